@@ -20,6 +20,7 @@ type syncRole struct {
 	server     *kubetest.Server
 	dir        string
 	kubeconfig string
+	book       string // file in dir
 	said       string
 }
 
@@ -27,7 +28,7 @@ type syncRole struct {
 func (r *syncRole) run(args ...string) string {
 	r.t.Helper()
 	cmd := exec.CommandContext(r.t.Context(), "ansible-playbook",
-		append([]string{"-vv", "-i", "localhost,", filepath.Join(r.dir, "play.yml")}, args...)...)
+		append([]string{"-vv", "-i", "localhost,", filepath.Join(r.dir, r.book)}, args...)...)
 	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+r.dir,
 		"PATH="+filepath.Dir(r.server.Kubectl)+":"+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
@@ -66,7 +67,9 @@ func TestConsulSync(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &syncRole{t: t, server: kubetest.Start(t, p), dir: t.TempDir()}
+	r := &syncRole{t: t, server: kubetest.Start(t, p), dir: t.TempDir(), book: "play.yml"}
+	// A deletion in the foreground ends by it; the Deployment has no pods without a controller of its own.
+	r.server.StartControllers("garbage-collector-controller")
 	r.kubeconfig = r.write("kubeconfig", r.server.Admin().Reveal())
 	r.write("vars.json", `{"token": "s3cret-token"}`)
 	r.write("play.yml", `---
@@ -87,7 +90,6 @@ func TestConsulSync(t *testing.T) {
         consul_sync_ca: "{{ ca | default('certificates') }}"
         consul_sync_kubeconfig: `+r.kubeconfig+`
 `)
-	r.kubectl("create", "namespace", "shop")
 	token := []string{"-e", "@" + filepath.Join(r.dir, "vars.json")}
 	if got := r.run(append(token, "--check")...); got == "0" {
 		t.Error("check mode sees no change")
@@ -149,4 +151,49 @@ func TestConsulSync(t *testing.T) {
 		t.Fatal(err)
 	}
 	r.kubectl("create", "--dry-run=server", "-f", r.write("pod.json", string(text)))
+	r.removed()
+}
+
+// removed has the sync removed again, with what it has imported, and nothing else.
+func (r *syncRole) removed() {
+	r.t.Helper()
+	r.book = "remove.yml"
+	r.write(r.book, `---
+- name: Sync no more
+  hosts: localhost
+  connection: local
+  gather_facts: false
+  tasks:
+    - name: Remove the sync
+      ansible.builtin.include_role:
+        name: consul_sync
+        tasks_from: remove
+      vars:
+        consul_sync_cluster: c1
+        consul_sync_kubeconfig: `+r.kubeconfig+`
+`)
+	service := func(name, cluster string) {
+		r.kubectl("-n", "shop", "create", "service", "clusterip", name, "--tcp=80")
+		r.kubectl("-n", "shop", "label", "--overwrite", "service", name, "app.kubernetes.io/managed-by=consul-sync", "consul.kaas/cluster="+cluster)
+	}
+	service("db", "c1")
+	service("of-another", "c2")
+	if got := r.run("--check"); got != "2" {
+		r.t.Errorf("check mode sees %s changes, want 2", got)
+	}
+	if got := r.run(); got != "2" {
+		r.t.Errorf("the removal changed %s tasks, want 2", got)
+	}
+	if got := r.run(); got != "0" {
+		r.t.Errorf("the second removal changed %s tasks, want none", got)
+	}
+	const kinds = "deployments,configmaps,secrets,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,poddisruptionbudgets,leases"
+	for line := range strings.Lines(r.kubectl("get", kinds, "-A", "-o", "name")) {
+		if strings.Contains(line, "consul-sync") || strings.TrimSpace(line) == "service/db" {
+			r.t.Errorf("there still is %s", line)
+		}
+	}
+	if got := r.kubectl("-n", "shop", "get", "services", "-o", "name"); strings.TrimSpace(got) != "service/of-another" {
+		r.t.Errorf("of the namespace is left %q", got)
+	}
 }

@@ -10,7 +10,7 @@ import (
 // change the hash that a plan keeps.
 //
 //go:embed ansible.cfg *.yml collections install/*.yml vars/*.yml library/*.py module_utils/*.py callback_plugins/*.py
-//go:embed roles/*/defaults roles/*/meta roles/*/tasks roles/*/templates
+//go:embed roles/*/defaults roles/*/files roles/*/meta roles/*/tasks roles/*/templates roles/*/vars
 var tree embed.FS
 
 // FS returns the tree of playbooks. It is read-only and the same for the life of the binary; ansible.Unpack hashes it

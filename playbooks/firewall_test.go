@@ -34,7 +34,7 @@ nft list table ip kube-proxy >/dev/null
 python3 - <<'PY' &
 import select, socket, time
 servers = []
-for port in (2379, 2380, 10250, 6443):
+for port in (2379, 2380, 10250, 6443, 8301, 8600):
     s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("10.0.0.1", port)); s.listen(); servers.append(s)
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 112); servers.append(raw)
 open("READY", "w").close()
@@ -49,7 +49,7 @@ until [ -e READY ]; do :; done
 cat >ask.py <<'PY'
 import socket, sys
 for source in ("10.0.0.2", "10.0.0.4", "10.0.0.66", "10.0.0.200"):
-    for port in (2379, 2380, 10250, 6443):
+    for port in (2379, 2380, 10250, 6443, 8301, 8600):
         s = socket.socket(); s.settimeout(1); s.bind((source, 0))
         try:
             s.connect(("10.0.0.1", port)); print("connected", source, port, flush=True)
@@ -80,7 +80,8 @@ func TestFirewall(t *testing.T) {
 			"10.0.0.1", "10.0.0.2",
 		},
 		"node_firewall_nodes":   []string{"10.0.0.1", "10.0.0.2", "10.0.0.4", "10.244.0.0/16"},
-		"node_firewall_sources": []string{"10.0.0.200"},
+		"node_firewall_sources": []string{"10.0.0.200"}, "node_firewall_consul": true,
+		"node_firewall_gossip": []string{"10.0.0.64/26"},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -115,10 +116,10 @@ func TestFirewall(t *testing.T) {
 	}
 	want := map[string]bool{"connected itself 2379": true, "table ip kube-proxy": true, "table inet kaas": false}
 	for source, may := range map[string][]int{
-		"10.0.0.2": {2379, 2380, 10250, 6443}, "10.0.0.4": {10250, 6443}, "10.0.0.66": {6443},
+		"10.0.0.2": {2379, 2380, 10250, 6443, 8600}, "10.0.0.4": {10250, 6443, 8600}, "10.0.0.66": {6443, 8301},
 		"10.0.0.200": {2379, 10250, 6443},
 	} {
-		for _, port := range []int{2379, 2380, 10250, 6443} {
+		for _, port := range []int{2379, 2380, 10250, 6443, 8301, 8600} {
 			want[fmt.Sprint("connected ", source, " ", port)] = false
 		}
 		for _, port := range may {

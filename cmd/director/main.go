@@ -34,9 +34,7 @@ var exitCodes = map[director.Kind]int{
 }
 
 func main() {
-	if pretend.Called(os.Args[0]) { // by a simulated director, if the small substitute is not in its directory
-		os.Exit(pretend.Main(os.Args, os.Stderr))
-	}
+	pretend.StandIn() // for a simulated director, if the small substitute is not in its directory
 	cores.Overcommit()
 	syscall.Umask(0o077) // what the director and its programs write is for its own user alone
 	if err := run(os.Args[1:], os.Stdout); err != nil {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,14 +12,13 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
-	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/simulate"
 )
 
 // usePages are in an order in which each page finds the cluster that its commands need.
 var usePages = []string{
 	"networks", "providers", "checks", "plans", "console", "login", "access", "nodes", "vms", "disks", "ledger",
-	"images", "releases", "backups", "campaigns", "schedules", "phases",
+	"images", "releases", "backups", "campaigns", "schedules", "notifications", "phases",
 }
 
 // runBlocks are the blocks of a page that begin with ```sh run.
@@ -69,12 +66,6 @@ func TestUsePages(t *testing.T) {
 	if err != nil || len(found) != len(usePages) {
 		t.Errorf("docs/use has %d pages, and %d are run: %v", len(found), len(usePages), err)
 	}
-	bin := t.TempDir()
-	if out, err := exec.CommandContext(
-		t.Context(), "go", "build", "-o", bin, "../directorctl",
-	).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	setup, err := os.ReadFile("testdata/pages.txtar")
 	if err != nil {
 		t.Fatal(err)
@@ -88,18 +79,8 @@ func TestUsePages(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Files: []string{script}, RequireExplicitExec: true, ContinueOnError: true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
-			env.Values[sessionKey{}] = &client.Config{}
-			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
-			for _, name := range []string{"API", "REGISTRY"} {
-				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-				if err != nil {
-					return err
-				}
-				env.Setenv(name, l.Addr().String())
-				if err := l.Close(); err != nil {
-					return err
-				}
+			if _, err := newcomer(t.Context(), env); err != nil {
+				return err
 			}
 			_, err := simulate.Bundle(
 				t.Context(), filepath.Join(env.WorkDir, "bundles"), "k8s-1.37.2", "v1.37.2",

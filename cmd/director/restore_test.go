@@ -31,6 +31,7 @@ func bundled(t *testing.T, stateDir, database string) (bundle, key string) {
 	}
 	put("state/sealing.key", "the key")
 	put("state/tls/ca.crt", "the authority")
+	put("state/tls/acme/certificate.pem", "a certificate by ACME")
 	put("etc/keys/release.pub", "a public key")
 	config := put("etc/director.yaml", fmt.Sprintf("stateDir: %s\naddress: 10.0.0.1\n", stateDir))
 	id, err := age.GenerateX25519Identity()
@@ -61,7 +62,7 @@ func TestRestoreOnAnEmptyMachine(t *testing.T) {
 	}
 	for file, want := range map[string]string{
 		"state/director.db": "the database", "state/sealing.key": "the key", "state/tls/ca.crt": "the authority",
-		"etc/keys/release.pub": "a public key",
+		"etc/keys/release.pub": "a public key", "state/tls/acme/certificate.pem": "a certificate by ACME",
 	} {
 		text, err := os.ReadFile(filepath.Join(machine, file))
 		if err != nil || string(text) != want {

@@ -19,11 +19,12 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/appliance"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 const opSetup = "director.setup"
 
-// setupCommands are the commands below setup. The units of the appliance call the first four.
+// setupCommands are the commands below setup. The units of the appliance call most of them.
 var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 	"disk": func(ctx context.Context, _ []string, _ io.Writer) error { return place().MountData(ctx) },
 	"apply": func(ctx context.Context, _ []string, _ io.Writer) error {
@@ -31,13 +32,26 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 		if err != nil {
 			return err
 		}
-		return place().Activate(ctx, s, false)
+		if err := place().Activate(ctx, s, false); err != nil {
+			return err
+		}
+		return place().Look(ctx)
 	},
+	"change":  func(ctx context.Context, _ []string, _ io.Writer) error { return place().Change(ctx) },
+	"abandon": func(ctx context.Context, _ []string, _ io.Writer) error { return place().Abandon(ctx) },
+	"trial":   func(ctx context.Context, _ []string, _ io.Writer) error { return place().Trial(ctx) },
 	"config": func(ctx context.Context, _ []string, _ io.Writer) error {
 		return place().Config(ctx, time.Minute)
 	},
 	"properties": func(_ context.Context, _ []string, out io.Writer) error {
 		return json.NewEncoder(out).Encode(appliance.Properties())
+	},
+	"schema": func(_ context.Context, _ []string, out io.Writer) error {
+		number, err := store.Latest()
+		if err == nil {
+			_, err = fmt.Fprintln(out, number)
+		}
+		return err
 	},
 	"console": setupConsole,
 	"edit":    setupEdit,
@@ -57,6 +71,10 @@ Sets up the appliance that this director is on. See docs/start/appliance.md.
   disk             mount the data disk, and format a blank one
   config           write the configuration of the director
   properties       write the properties of the first boot, in JSON
+  change           do what the director asks for: write the root of an upgrade, or take the kept one, and restart
+  abandon          end a change whose process has died
+  trial            wait until a root that is tried is healthy, and keep it; otherwise restart with the former one
+  schema           write the version of the database that this director brings
   console          what runs on the VM's console: the questions of the first boot, and then the log-in
 `
 
@@ -93,7 +111,7 @@ func runSetup(args []string, out io.Writer) error {
 }
 
 // anywhere are the commands that change nothing on the machine.
-var anywhere = []string{"hash", "properties"}
+var anywhere = []string{"hash", "properties", "schema"}
 
 // applianceMark is a file of the image.
 const applianceMark = "/usr/lib/director/appliance"

@@ -34,13 +34,17 @@ func TestSetupCommands(t *testing.T) {
 		t.Errorf("setup check on this machine: %v", err)
 	}
 	for _, name := range anywhere {
-		if !slices.Contains([]string{"hash", "properties"}, name) {
+		if !slices.Contains([]string{"hash", "properties", "schema"}, name) {
 			t.Errorf("%s runs on any machine", name)
 		}
 	}
 	if err := run([]string{"support", filepath.Join(t.TempDir(), "x")}, &bytes.Buffer{}); director.KindOf(err) !=
 		director.KindConflict {
 		t.Errorf("support on this machine: %v", err)
+	}
+	out.Reset()
+	if err := run([]string{"setup", "schema"}, &out); err != nil || len(out.String()) != len("0001\n") {
+		t.Errorf("%v\n%s", err, out.String())
 	}
 	out.Reset()
 	var properties []struct{ Key string }

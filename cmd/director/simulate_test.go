@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -18,15 +17,21 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/daemon"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/simulate/pretend"
+	"github.com/director-kaas/kaas/test/program"
 )
 
-// The test binary plays the director, and ansible-playbook for directors that simulate.
+// TestMain builds the programs that the scripts start, and the substitute for ansible-playbook of directors that
+// simulate, which the director looks for beside itself.
 func TestMain(m *testing.M) {
-	if pretend.Called(os.Args[0]) {
-		os.Exit(pretend.Main(os.Args, os.Stderr))
+	dir, err := program.Build(context.Background(), "director", "directorctl", "pretend-ansible")
+	if err == nil {
+		err = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
-	testscript.Main(m, map[string]func(){"director": main})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
 }
 
 // simulatePage returns the commands and the documents of docs/start/simulate.md.
@@ -53,12 +58,6 @@ func simulatePage(t *testing.T) (commands, documents []string) {
 // that the script does not run.
 func TestSimulatePage(t *testing.T) {
 	t.Parallel()
-	bin := t.TempDir()
-	if out, err := exec.CommandContext(
-		t.Context(), "go", "build", "-o", bin, "../directorctl",
-	).CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
 	const script = "testdata/simulate.txtar"
 	run, err := os.ReadFile(script)
 	if err != nil {
@@ -76,25 +75,34 @@ func TestSimulatePage(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Files: []string{script}, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error {
-			env.Setenv("PATH", bin+string(os.PathListSeparator)+env.Getenv("PATH"))
-			env.Values[sessionKey{}] = &client.Config{}
-			home := filepath.Join(env.WorkDir, "home")
-			env.Setenv("HOME", home)
-			for _, name := range []string{"API", "REGISTRY"} {
-				l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-				if err != nil {
-					return err
-				}
-				env.Setenv(name, l.Addr().String())
-				if err := l.Close(); err != nil {
-					return err
-				}
+			home, err := newcomer(t.Context(), env)
+			if err != nil {
+				return err
 			}
 			real := fmt.Sprintf("stateDir: %s\naddress: 127.0.0.1\n", filepath.Join(home, "rehearsal"))
 			return os.WriteFile(filepath.Join(env.WorkDir, "real.yaml"), []byte(real), 0o600)
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"ready": ready, "plan": newestPlan},
 	})
+}
+
+// newcomer makes a script start as one who has never logged in: with an empty home, and with free addresses in $API and
+// $REGISTRY.
+func newcomer(ctx context.Context, env *testscript.Env) (home string, err error) {
+	env.Values[sessionKey{}] = &client.Config{}
+	home = filepath.Join(env.WorkDir, "home")
+	env.Setenv("HOME", home)
+	for _, name := range []string{"API", "REGISTRY"} {
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		if err != nil {
+			return "", err
+		}
+		env.Setenv(name, l.Addr().String())
+		if err := l.Close(); err != nil {
+			return "", err
+		}
+	}
+	return home, nil
 }
 
 // waitFor asks until it is so.
@@ -118,8 +126,11 @@ func waitFor(ts *testscript.TestScript, what string, is func(context.Context) er
 func ready(ts *testscript.TestScript, _ bool, args []string) {
 	waitFor(ts, "the director does not answer", func(ctx context.Context) error {
 		found, err := filepath.Glob(filepath.Join(args[0], "tls", "ca.crt"))
-		if err != nil || len(found) != 1 {
-			return fmt.Errorf("%v, %w", found, err)
+		if err != nil {
+			return err
+		}
+		if len(found) != 1 {
+			return fmt.Errorf("%s has no certificate yet", args[0])
 		}
 		ca, err := os.ReadFile(found[0])
 		if err != nil {

@@ -22,6 +22,7 @@ func (a *clusterCommands) backupCommand() *cobra.Command {
 	cmd.AddCommand(
 		a.backupCreateCommand(), a.backupListCommand(), a.backupShowCommand(), a.backupVerifyCommand(),
 		a.backupRestoreCommand(), a.backupDrillCommand(), a.backupExtractCommand(), a.backupDeleteCommand(),
+		a.backupRereadCommand(),
 	)
 	return cmd
 }
@@ -135,6 +136,38 @@ func (a *clusterCommands) backupVerifyCommand() *cobra.Command {
 			return nil
 		}),
 	}
+}
+
+func (a *clusterCommands) backupRereadCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "reread TARGET", Short: "Compare the list of backups with what lies in a target",
+		Long: "Put backups onto the list that lie in the target and are not on it, such as those that were made " +
+			"after the bundle\nthat the director was restored from, and mark those that are gone. Nothing is changed " +
+			"in the target.",
+		Example: "  directorctl backup reread near", Args: exact("TARGET"),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			v, err := api.RereadBackupTarget(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				say(a.out, "%d backups lie in target %s: %d were not on the list, %d of the list are gone\n", v.Found,
+					args[0], len(v.Added), len(v.Missing))
+				for _, id := range v.Added {
+					say(a.out, "added    %s\n", id)
+				}
+				for _, id := range v.Missing {
+					say(a.out, "missing  %s\n", id)
+				}
+				for _, f := range v.Refused {
+					say(a.out, "refused  %s: %s\n", f.File, f.Why)
+				}
+			})
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
 }
 
 func (a *clusterCommands) backupDeleteCommand() *cobra.Command {

@@ -96,14 +96,14 @@ func (a *planCommands) createCampaignCommand() *cobra.Command {
 				if c, err = a.awaitCampaign(cmd.Context(), api, c.ID, "planning"); err != nil {
 					return err
 				}
-				printCampaign(a.out, c)
-				return nil
+				return a.show(form, c, func() { printCampaign(a.out, c) })
 			}
-			say(
-				a.out, "Campaign %s plans %d clusters; see: directorctl campaign show %s\n", c.ID, len(c.Clusters),
-				c.ID,
-			)
-			return nil
+			return a.show(form, c, func() {
+				say(
+					a.out, "Campaign %s plans %d clusters; see: directorctl campaign show %s\n", c.ID, len(c.Clusters),
+					c.ID,
+				)
+			})
 		}),
 	}
 	campaignFlags(cmd, &n)

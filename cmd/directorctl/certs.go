@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -21,7 +22,7 @@ func (a *clusterCommands) certsCommand() *cobra.Command {
 		Args:  exact(),
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.certsListCommand(), a.certsVerifyCommand(), a.certsRotateCommand())
+	cmd.AddCommand(a.certsListCommand(), a.certsKeysCommand(), a.certsVerifyCommand(), a.certsRotateCommand())
 	return cmd
 }
 
@@ -88,6 +89,46 @@ func left(end time.Time) string {
 		return "ended"
 	}
 	return age(d)
+}
+
+func (a *clusterCommands) certsKeysCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "keys [CLUSTER]", Short: "List the keys that are no certificates, with their ages",
+		Long: "List the keys of a cluster, or of all clusters and the director, that are no certificates: those of " +
+			"service account tokens,\nthose that encrypt Secrets, SSH authorities, and what the director signs " +
+			"tokens and requests with. Keys themselves are never shown.",
+		Example: "  directorctl certs keys demo",
+		Args:    between(0, "CLUSTER"), ValidArgsFunction: a.complete(0, clusterNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			cluster := ""
+			if len(args) > 0 {
+				cluster = args[0]
+			}
+			list, err := api.Keys(cmd.Context(), cluster)
+			if err != nil {
+				return err
+			}
+			return a.show(form, list, func() { a.printKeys(list.Items) })
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *clusterCommands) printKeys(list []wire.Key) {
+	table(a.out, "CLUSTER OWNER PURPOSE NAME ID STATE AGE ENDS", func(row func(...string)) {
+		for _, k := range list {
+			made, ends := "-", "-"
+			if !k.MadeAt.IsZero() {
+				made = age(time.Since(k.MadeAt))
+			}
+			if !k.EndsAt.IsZero() {
+				ends = k.EndsAt.Format(time.RFC3339)
+			}
+			row(cmp.Or(k.Cluster, "-"), cmp.Or(k.Owner, "-"), k.Purpose, k.Name, cmp.Or(k.ID, "-"), k.State, made, ends)
+		}
+	})
 }
 
 func (a *clusterCommands) certsVerifyCommand() *cobra.Command {
@@ -166,7 +207,9 @@ func (a *clusterCommands) certsRotateCommand() *cobra.Command {
 			"resumed by asking again: what was renewed is left alone.\n\n" +
 			"With --cold, for a cluster whose certificates have ended: everything goes over SSH, all masters are " +
 			"renewed together, and then etcd,\n" +
-			"the API servers and the kubelets come back. The clocks of the nodes are compared first.",
+			"the API servers and the kubelets come back. The clocks of the nodes are compared first. Authorities " +
+			"that have " +
+			"ended are replaced, too.",
 		Example: "  directorctl certs rotate demo --wait\n" +
 			"  directorctl certs rotate demo --all --wait\n" +
 			"  directorctl certs rotate demo --cold --yes --wait",

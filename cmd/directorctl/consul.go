@@ -65,18 +65,7 @@ func (a *providerCommands) consulTestCommand() *cobra.Command {
 		ValidArgsFunction: a.complete(0, consulNames),
 		Long: "Ask a Consul and say of each thing whether it is well: addresses, certificates, the datacenter, the\n" +
 			"leader, the token, each right, the domain. Nothing is changed. Exits with 8 if something is wrong.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.TestConsul(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
-				return err
-			}
-			return director.Errorf(
-				director.KindUnavailable, "directorctl.consul_test", "Consul/%s does not work", args[0],
-			)
-		}),
+		RunE: a.tests(&form, "Consul/%s does not work", (*client.Client).TestConsul),
 	}
 	outputFlag(cmd, &form)
 	return cmd
@@ -104,22 +93,30 @@ func (a *providerCommands) consulServicesCommand() *cobra.Command {
 func (a *providerCommands) consulDiffCommand() *cobra.Command {
 	form, exit := formTable, false
 	cmd := &cobra.Command{
-		Use: "diff NAME", Short: "Show how a Consul differs from what is wanted there", Args: exact("NAME"),
-		ValidArgsFunction: a.complete(0, consulNames),
+		Use: "diff NAME", Short: "Show how a Consul differs from what is wanted there, and who cannot reach what",
+		Args: exact("NAME"), ValidArgsFunction: a.complete(0, consulNames),
+		Long: "Show how a Consul differs from what is wanted there, and which nodes have no route to which services, " +
+			"as " +
+			"far as\nNetwork documents tell.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			list, err := api.ConsulServices(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
 			list = slices.DeleteFunc(list, func(s wire.ConsulService) bool { return s.Drift == "" })
-			err = a.show(form, wire.ConsulServices{Items: list}, func() {
+			gaps, err := api.ConsulGaps(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			err = a.show(form, consulDiff{list, gaps.Items}, func() {
 				if len(list) == 0 {
 					say(a.out, "Consul/%s has what is wanted.\n", args[0])
-					return
+				} else {
+					a.printServices(list)
 				}
-				a.printServices(list)
+				a.printGaps(gaps)
 			})
-			if err == nil && exit && len(list) > 0 {
+			if err == nil && exit && len(list)+len(gaps.Items) > 0 {
 				return differsError{}
 			}
 			return err
@@ -128,6 +125,27 @@ func (a *providerCommands) consulDiffCommand() *cobra.Command {
 	cmd.Flags().BoolVar(&exit, "exit-code", false, "exit with 9 if there are differences")
 	outputFlag(cmd, &form)
 	return cmd
+}
+
+// consulDiff is what consul diff shows.
+type consulDiff struct {
+	Items []wire.ConsulService `json:"items"`
+	Gaps  []wire.ConsulGap     `json:"gaps"`
+}
+
+func (a *providerCommands) printGaps(g wire.ConsulGaps) {
+	for _, gap := range g.Items {
+		at := gap.CIDR
+		if gap.Network != "" {
+			at = "Network/" + gap.Network + " (" + gap.CIDR + ")"
+		}
+		say(a.out, "Cluster/%s does not reach %s, where %s is: %s\n", gap.Cluster, at,
+			plain(strings.Join(gap.Services, ", ")), plain(gap.Problem))
+		say(a.out, "  nodes: %s\n  hint: %s\n", strings.Join(gap.Nodes, ", "), plain(gap.Hint))
+	}
+	if g.More > 0 {
+		say(a.out, "%d more are not shown\n", g.More)
+	}
 }
 
 func (a *providerCommands) printServices(list []wire.ConsulService) {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"strings"
 	"time"
@@ -107,7 +106,7 @@ func (a *planCommands) watchEvents(cmd *cobra.Command, api *client.Client, f cli
 			_, err := fmt.Fprintln(a.out, eventLine(e))
 			return err
 		}
-		return json.NewEncoder(a.out).Encode(e)
+		return wire.MarshalWrite(a.out, e)
 	}, func(g wire.StreamGap) {
 		say(a.err, "events %d to %d are not kept any more\n", g.After+1, g.Through)
 	}, func(err error) {

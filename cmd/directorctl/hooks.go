@@ -10,6 +10,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -18,20 +19,19 @@ func (a *planCommands) hooksCommand() *cobra.Command {
 		Use: "hooks", Short: "Show, test and answer the hooks that plans tell and ask", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
+	keys := keyCommands{
+		planCommands: a, names: hookNames, arg: "HOOK", of: "a hook", keys: (*client.Client).HookKeys,
+		secret: (*client.Client).HookSecret, rotate: (*client.Client).RotateHookKey,
+	}
 	cmd.AddCommand(
-		a.hooksListCommand(), a.hooksTestCommand(), a.hooksKeyCommand(), a.hooksRotateKeyCommand(),
+		a.hooksListCommand(), a.hooksTestCommand(), keys.showCommand(), keys.rotateCommand(),
 		a.hooksDeliveriesCommand(), a.hooksReplayCommand(), a.hooksAnswerCommand(),
 	)
 	return cmd
 }
 
 func hookNames(ctx context.Context, c *client.Client, _ []string) []string {
-	v, _ := c.Hooks(ctx) // no completion is better than an error in the middle of a line
-	names := make([]string, len(v.Items))
-	for i, h := range v.Items {
-		names[i] = h.Name
-	}
-	return names
+	return documentNames(ctx, c, model.KindHook)
 }
 
 func (a *planCommands) hooksListCommand() *cobra.Command {
@@ -79,73 +79,6 @@ func (a *planCommands) hooksTestCommand() *cobra.Command {
 			return nil
 		}),
 	}
-}
-
-func (a *planCommands) hooksKeyCommand() *cobra.Command {
-	form, secret, passwordFile := formTable, false, ""
-	cmd := &cobra.Command{
-		Use: "key HOOK", Short: "Show the keys that verify the requests of a hook", Args: exact("HOOK"),
-		Long: "Show the public keys that verify the requests of a hook, the current one first. A hook with the " +
-			"signature hmac shares a secret\nwith its receiver instead: --secret shows it, and needs your password.",
-		ValidArgsFunction: a.complete(0, hookNames),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.HookKeys(cmd.Context(), args[0])
-			if secret && err == nil {
-				var password director.Secret
-				if password, err = a.password(passwordFile, "Your password: "); err == nil {
-					v, err = api.HookSecret(cmd.Context(), args[0], password)
-				}
-			}
-			if err != nil {
-				return err
-			}
-			return a.showHookKeys(form, v)
-		}),
-	}
-	f := cmd.Flags()
-	f.BoolVar(&secret, "secret", false, "also show the shared secret of hmac")
-	f.StringVar(
-		&passwordFile, "password-file", "", "file that holds your password; - is the standard input (default: ask)",
-	)
-	outputFlag(cmd, &form)
-	return cmd
-}
-
-func (a *planCommands) showHookKeys(form string, v wire.HookKeys) error {
-	return a.show(form, v, func() {
-		table(a.out, "ALGORITHM KEY ENDS", func(row func(...string)) {
-			for _, k := range v.Items {
-				ends := "-"
-				if k.EndsAt != nil {
-					ends = k.EndsAt.Format(time.RFC3339)
-				}
-				key := k.Public + k.Secret
-				if key == "" {
-					key = "shared; see --secret"
-				}
-				row(k.Algorithm, key, ends)
-			}
-		})
-	})
-}
-
-func (a *planCommands) hooksRotateKeyCommand() *cobra.Command {
-	form := formTable
-	cmd := &cobra.Command{
-		Use: "rotate-key HOOK", Short: "Make another key for a hook", Args: exact("HOOK"),
-		Long: "Make another key for a hook. Requests have two signatures for a day, by the new key and by the former " +
-			"one: give receivers the new\none meanwhile.",
-		ValidArgsFunction: a.complete(0, hookNames),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.RotateHookKey(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.showHookKeys(form, v)
-		}),
-	}
-	outputFlag(cmd, &form)
-	return cmd
 }
 
 func (a *planCommands) hooksDeliveriesCommand() *cobra.Command {

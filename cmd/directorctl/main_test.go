@@ -5,6 +5,7 @@ import (
 	"encoding/pem"
 	"errors"
 	"flag"
+	"fmt"
 	"log/slog"
 	"net/http/httptest"
 	"os"
@@ -25,17 +26,22 @@ import (
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/simulate/pretend"
+	"github.com/director-kaas/kaas/test/program"
 )
 
 var update = flag.Bool("update", false, "write golden files")
 
-// TestMain lets the test binary play directorctl for the scripts, and ansible-playbook for the directors that simulate.
+// TestMain builds directorctl for the scripts, and the substitute for ansible-playbook of directors that simulate.
 func TestMain(m *testing.M) {
-	if pretend.Called(os.Args[0]) {
-		os.Exit(pretend.Main(os.Args, os.Stderr))
+	dir, err := program.Build(context.Background(), "directorctl", "pretend-ansible")
+	if err == nil {
+		err = os.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
 	}
-	testscript.Main(m, map[string]func(){"directorctl": main})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
 }
 
 const password = "correct horse battery"

@@ -221,21 +221,26 @@ func (a *clusterCommands) dryRunDrain(
 	}
 	return a.show(form, all, func() {
 		for _, n := range nodes {
-			blocked := 0
-			for _, e := range all[n] {
-				if e.Blocked != "" {
-					blocked++
-				}
-			}
-			say(a.out, "%s: %d pods would be evicted, %d would block\n", n, len(all[n])-blocked, blocked)
-			if len(all[n]) == 0 {
-				continue
-			}
-			table(a.out, "POD OWNER BLOCKED_BY", func(row func(...string)) {
-				for _, e := range all[n] {
-					row(e.Namespace+"/"+e.Pod, e.Owner, e.Why)
-				}
-			})
+			a.printEvictions(n, all[n])
+		}
+	})
+}
+
+// printEvictions says what a drain of the node would move away.
+func (a *app) printEvictions(node string, pods []wire.Eviction) {
+	blocked := 0
+	for _, e := range pods {
+		if e.Blocked != "" {
+			blocked++
+		}
+	}
+	say(a.out, "%s: %d pods would be evicted, %d would block\n", node, len(pods)-blocked, blocked)
+	if len(pods) == 0 {
+		return
+	}
+	table(a.out, "POD OWNER BLOCKED_BY", func(row func(...string)) {
+		for _, e := range pods {
+			row(e.Namespace+"/"+e.Pod, e.Owner, e.Why)
 		}
 	})
 }

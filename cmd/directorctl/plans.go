@@ -186,7 +186,8 @@ func (a *planCommands) plansCommand() *cobra.Command {
 		}),
 	}
 	outputFlag(showCmd, &form)
-	cmd.AddCommand(listCmd, showCmd, a.archiveCommand())
+	cmd.AddCommand(listCmd, showCmd, a.againCommand(), a.compareCommand(), a.drainsCommand(),
+		a.archiveCommand())
 	return cmd
 }
 

@@ -38,18 +38,7 @@ func (a *providerCommands) providerTestCommand() *cobra.Command {
 		Long: "Connect to a provider with what its document says, and look at everything that the director needs " +
 			"there. Nothing is changed. Exits with 8 if\n" +
 			"something is wrong.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.TestProvider(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
-				return err
-			}
-			return director.Errorf(
-				director.KindUnavailable, "directorctl.provider_test", "provider %s is not as it has to be", args[0],
-			)
-		}),
+		RunE: a.tests(&form, "provider %s is not as it has to be", (*client.Client).TestProvider),
 	}
 	outputFlag(cmd, &form)
 	return cmd
@@ -67,22 +56,33 @@ func (a *providerCommands) testIdentityCommand() *cobra.Command {
 			"bind, search, groups. With --user, look a person up and say which role they would have. Nothing is\n" +
 			"changed. Exits with 8 if something is wrong. This needs the role admin.",
 		Example: "  directorctl provider test-identity corp --user ann",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.TestIdentityProvider(cmd.Context(), args[0], user)
-			if err != nil {
-				return err
-			}
-			if err := a.show(form, v, func() { a.printTest(v) }); err != nil || v.OK {
-				return err
-			}
-			return director.Errorf(
-				director.KindUnavailable, "directorctl.provider_test", "IdentityProvider/%s does not work", args[0],
-			)
+		RunE: a.tests(&form, "IdentityProvider/%s does not work", func(
+			api *client.Client, ctx context.Context, name string,
+		) (wire.ProviderTest, error) {
+			return api.TestIdentityProvider(ctx, name, user)
 		}),
 	}
 	cmd.Flags().StringVarP(&user, "user", "u", "", "name of a person to look up")
 	outputFlag(cmd, &form)
 	return cmd
+}
+
+// tests returns what runs a command that tests the thing of its argument, and shows how each probe went. failed says
+// with the name that something is wrong.
+func (a *providerCommands) tests(
+	form *string, failed string,
+	test func(*client.Client, context.Context, string) (wire.ProviderTest, error),
+) func(*cobra.Command, []string) error {
+	return a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		v, err := test(api, cmd.Context(), args[0])
+		if err != nil {
+			return err
+		}
+		if err := a.show(*form, v, func() { a.printTest(v) }); err != nil || v.OK {
+			return err
+		}
+		return director.Errorf(director.KindUnavailable, "directorctl.test", failed, args[0])
+	})
 }
 
 func (a *providerCommands) printTest(v wire.ProviderTest) {

@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"context"
-	"encoding/json"
 	"os"
 	"strings"
 	"time"
@@ -14,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // app is one run of the command line.
@@ -65,6 +65,7 @@ func (a *app) rootCommand() *cobra.Command {
 		&cobra.Group{ID: "sign", Title: "Sign what clusters are made from:"},
 		&cobra.Group{ID: "session", Title: "Session:"},
 		&cobra.Group{ID: "users", Title: "Who may use the director:"},
+		&cobra.Group{ID: "appliance", Title: "The director's own machine:"},
 	)
 	a.addCommands(root)
 	// Unknown commands, and the subcommands of groups, are errors of the command line like all others.
@@ -98,16 +99,17 @@ func (a *app) addCommands(root *cobra.Command) {
 		a.followCommand(), plans.waitsCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
 		plans.pauseCommand(), plans.cancelCommand(),
 		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
-		plans.campaignCommand(), plans.hooksCommand(), clusters.schedulesCommand(),
+		plans.campaignCommand(), plans.hooksCommand(), plans.notificationsCommand(), clusters.schedulesCommand(),
 	)
 	add(
-		"cluster", clusters.nodeCommand(), clusters.nodesCommand(), plans.phaseCommand(), clusters.scaleCommand(),
-		clusters.rotateCommand(), clusters.certsCommand(), clusters.backupCommand(), clusters.kubeconfigCommand(),
+		"cluster", clusters.nodeCommand(), clusters.nodesCommand(), clusters.summaryCommand(), plans.phaseCommand(),
+		clusters.scaleCommand(), clusters.rotateCommand(), clusters.certsCommand(), clusters.backupCommand(),
+		clusters.kubeconfigCommand(),
 		clusters.kubeTokenCommand(), clusters.accessCommand(), clusters.inventoryCommand(),
 	)
 	add(
 		"provider", providers.providerCommand(), providers.vmsCommand(), providers.disksCommand(),
-		models.capacityCommand(), providers.consulCommand(),
+		models.capacityCommand(), models.networkCommand(), providers.consulCommand(), providers.caCommand(),
 	)
 	add("sign", accounts.signCommand(), accounts.verifyCommand(), accounts.keyCommand())
 	add(
@@ -117,6 +119,8 @@ func (a *app) addCommands(root *cobra.Command) {
 	users := &userCommands{a}
 	audits := &auditCommands{a}
 	add("users", users.usersCommand(), audits.auditCommand(), users.adminCommand())
+	appliances := &applianceCommands{providers}
+	add("appliance", appliances.applianceCommand())
 	root.AddCommand(a.versionCommand(), exitCodesTopic())
 }
 
@@ -294,7 +298,7 @@ func (a *app) show(form string, v any, table func()) error {
 
 // encode prints v as JSON or YAML.
 func (a *app) encode(form string, v any) error {
-	b, err := json.MarshalIndent(v, "", "  ")
+	b, err := wire.MarshalIndent(v)
 	if err == nil && form == formYAML {
 		b, err = yaml.JSONToYAML(b)
 	}

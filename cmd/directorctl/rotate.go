@@ -55,12 +55,22 @@ func (a *clusterCommands) rotateCommand() *cobra.Command {
 				"Nothing restarts. All nodes have to be ready.\n"+
 				"Exported inventories open no node after it. A plan that stopped half way is resumed by asking again.",
 		),
+		a.consulRotation(),
 		a.authorityRotation("etcd-ca", plan.ClusterEtcdCA, "etcd", "etcd's members and the API servers towards them"),
 		a.authorityRotation(
 			"front-proxy-ca", plan.ClusterFrontProxyCA, "front-proxy", "the API servers towards extension API servers",
 		),
 	)
 	return cmd
+}
+
+func (a *clusterCommands) consulRotation() *cobra.Command {
+	return a.rotation(
+		"consul-token", plan.ClusterConsul, "Give a cluster other tokens for Consul",
+		"Make other ACL tokens for the sync of Services with Consul and for the agents on nodes, give them to the "+
+			"cluster, and end the former ones. The sync, the agents and the\n"+
+			"name servers of the cluster follow its document and that of Consul. Agents restart, no pod does.",
+	)
 }
 
 func (a *clusterCommands) authorityRotation(name string, operation plan.Operation, which, what string) *cobra.Command {

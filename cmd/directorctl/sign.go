@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +12,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/signature"
 )
 
@@ -200,6 +202,9 @@ func (a *accountCommands) signable(ctx context.Context, path, kubernetes string)
 	if err != nil {
 		return signable{}, director.Errorf(director.KindInvalid, opSign, "%s cannot be read: %w", path, err)
 	}
+	if filepath.Base(path) == rootdisk.ManifestName {
+		return a.signableAppliance(ctx, path)
+	}
 	if !info.IsDir() {
 		return a.signableImage(ctx, path, kubernetes)
 	}
@@ -251,6 +256,29 @@ func (a *accountCommands) signableImage(ctx context.Context, path, kubernetes st
 		)
 	}
 	return s, err
+}
+
+// signableAppliance checks the root next to the appliance.yaml of an upgrade.
+func (a *accountCommands) signableAppliance(ctx context.Context, path string) (signable, error) {
+	text, err := signature.Read(path)
+	if err != nil {
+		return signable{}, director.Errorf(director.KindInvalid, opSign, "%s cannot be read: %w", path, err)
+	}
+	m, err := rootdisk.ParseManifest(text)
+	if err != nil {
+		return signable{}, err
+	}
+	f, err := os.Open(filepath.Join(filepath.Dir(path), rootdisk.RootName))
+	if err != nil {
+		return signable{}, director.Errorf(director.KindInvalid, opSign, "the root is not next to %s: %w", path, err)
+	}
+	defer f.Close()
+	show := a.progress()
+	defer show.end()
+	err = rootdisk.Compressed(m, f).CopyTo(ctx, io.Discard, func(done int64) {
+		show.at("Checking "+rootdisk.RootName, done, m.Size, true)
+	})
+	return signable{path: path, text: text, subject: rootdisk.Subject(m.Version)}, err
 }
 
 // replace writes a file whole or not at all.

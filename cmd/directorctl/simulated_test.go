@@ -29,6 +29,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/daemon"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/simulate"
 )
 
@@ -98,6 +99,13 @@ func simulatedConfig(state string) (daemon.Config, error) {
 			{Hosts: "bad-*", Playbook: "upgrade_master", Outcome: "failed", Percent: 100, Msg: "no space left on device"},
 		},
 	}}
+	cfg.Simulation.Pods = []simulate.Pod{
+		{Nodes: "two-worker-*", Namespace: "shop", Name: "cart-1", Owner: "ReplicaSet/cart"},
+		{
+			Nodes: "two-worker-1", Namespace: "shop", Name: "cache-0", Owner: "StatefulSet/cache",
+			Blocked: kube.BlockedLocalData, Why: "what is in its emptyDir volume data would be lost",
+		},
+	}
 	// The simulation makes what these documents name; those of the scripts name nothing outside of the director.
 	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
 	cfg.BackupDirs = confine.Dirs{filepath.Join(state, "backups")}

@@ -157,7 +157,7 @@ func judge(v verdict, f *fold, r *Result) error {
 	}
 	if why := v.ended(); why != "" {
 		// What failed by then may have failed because its helpers were ended first.
-		e.Class, e.Output = ClassInterrupted, v.output
+		e.lost(ClassInterrupted, v)
 		return &director.Error{Kind: director.KindUnavailable, Op: opPlay, Msg: why, Hint: hintInterrupted, Err: e}
 	}
 	failed := slices.ContainsFunc(r.Failures, func(x Failure) bool { return !x.Unreachable })
@@ -181,10 +181,10 @@ func judge(v verdict, f *fold, r *Result) error {
 			Hint: hint(e, hintUnreachable), Err: e,
 		}
 	case v.exit != 0 && f.playing:
-		e.broken(v)
+		e.lost(ClassBroken, v)
 		return brokenError(e, "the playbook stopped before its end: "+complaint(v.output, v.exit))
 	case v.exit != 0:
-		e.broken(v)
+		e.lost(ClassBroken, v)
 		return brokenError(e, "the playbook could not be started: "+complaint(v.output, v.exit))
 	case !f.ended && f.playing:
 		// It succeeded: 0 is the one exit code that is not ambiguous. The last events are missing.
@@ -224,10 +224,10 @@ func (v verdict) ended() string {
 	return ""
 }
 
-// broken makes e the error of a run that Ansible could not finish. Where the director's disk is full, its cause says
-// so: plans wait for space then.
-func (e *PlayError) broken(v verdict) {
-	e.Class, e.Output = ClassBroken, v.output
+// lost makes e the error of a run that Ansible could not finish. Where the director's disk is full, its cause says so:
+// plans wait for space then.
+func (e *PlayError) lost(class Class, v verdict) {
+	e.Class, e.Output = class, v.output
 	if v.full {
 		e.Err = syscall.ENOSPC
 	}

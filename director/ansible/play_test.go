@@ -228,6 +228,7 @@ func TestFullDiskIsTold(t *testing.T) {
 	for name, script := range map[string]string{
 		"before the play": `echo 'ERROR! [Errno 28] No space left on device' >&2; exit 1`,
 		"in the play":     start + `echo "OSError: [Errno 28] No space left on device: '/tmp/x'" >&2; exit 250`,
+		"by a signal":     start + `echo "OSError: [Errno 28] No space left on device" >&2; kill -KILL $$`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

@@ -47,7 +47,14 @@ func NewRedactor(extraVars []byte, private ...[]byte) (*Redactor, error) {
 		if json.Unmarshal(extraVars, &vars) != nil {
 			return nil, fmt.Errorf("the extra variables are not a JSON object")
 		}
-		walk(vars, add)
+		walk(vars, func(s string) {
+			add(s)
+			// What is an object of secrets itself may be shown in parts.
+			var inside map[string]any
+			if json.Unmarshal([]byte(s), &inside) == nil {
+				walk(inside, add)
+			}
+		})
 	}
 	for _, p := range private {
 		add(string(p))

@@ -76,6 +76,8 @@ type Config struct {
 	Observer Observer
 	// Stopping ends the streams when it is done, so that a shutdown need not wait for them; nil means never.
 	Stopping context.Context
+	// Held tells that no changes are taken now, because they might be lost; nil means never.
+	Held func() bool
 	// Streams is how many streams of events may be open at once; 0 means defaultStreams.
 	Streams int
 	// Proxies are trusted to say in X-Forwarded-For who asks; nil means that the address of the connection counts.
@@ -192,15 +194,19 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	plans.schedules(api)
 	plans.campaigns(api)
 	plans.hooks(api)
+	plans.notifications(api)
 	documents.images(api)
 	documents.releases(api)
+	documents.appliance(api)
 	clusters.disks(api)
 	clusters.certificates(api)
 	clusters.backups(api)
 	clusters.ledger(api)
 	clusters.providers(api)
 	clusters.consuls(api)
+	clusters.authorities(api)
 	clusters.capacity(api)
+	clusters.networks(api)
 	return s, engine, api
 }
 
@@ -269,19 +275,28 @@ func (s *server) showConsole(w http.ResponseWriter, r *http.Request) bool {
 // wantsPage reports whether a person looks at the answer, by the Accept header.
 func wantsPage(accept string) bool { return strings.Contains(accept, "text/html") }
 
+// notNullable sets a default of the library, which has it for the whole process.
+var notNullable sync.Once
+
 // description is what the OpenAPI document says of the API as a whole.
 func description(version string) huma.Config {
 	conf := huma.DefaultConfig("Director", version)
 	conf.Info.Description = "Makes and runs Kubernetes clusters on virtual machines. Every error is an " +
 		"application/problem+json body; its " +
 		"kind says what it is and its hint what to do next. Slow verbs answer 202 with the place of the plan, whose " +
-		"events can be followed."
+		"events can be followed. An answer in JSON to a GET has an ETag, up to 4 MiB; with it in If-None-Match, " +
+		"the answer is 304 while nothing has changed."
 	conf.Info.License = &huma.License{Name: "Apache-2.0", Identifier: "Apache-2.0"}
 	conf.Servers = []*huma.Server{{URL: wire.Prefix}}
 	conf.OpenAPIPath = "/openapi"
 	conf.DocsPath, conf.SchemasPath = "", "" // the page that huma would serve loads its code from elsewhere
 	conf.CreateHooks = nil
 	conf.RejectUnknownQueryParameters = true
+	// Lists are never null: see wire.Marshal.
+	notNullable.Do(func() { huma.DefaultArrayNullable = false })
+	written := conf.Formats["application/json"]
+	written.Marshal = wire.MarshalWrite
+	conf.Formats = map[string]huma.Format{"application/json": written, "json": written}
 	// bodies hold problems too
 	conf.Components.Schemas.RegisterTypeAlias(reflect.TypeFor[problem](), reflect.TypeFor[wire.Problem]())
 	conf.Components.SecuritySchemes = map[string]*huma.SecurityScheme{
@@ -317,6 +332,9 @@ func operation[I, O any](
 		if slices.Contains(patientOperations, op.OperationID) {
 			op.Middlewares = append(op.Middlewares, patient)
 		}
+	}
+	if op.Method == http.MethodGet {
+		op.Middlewares = append(op.Middlewares, tagged)
 	}
 	if f, ok := op.Metadata[metaAgain].(again); ok {
 		op.Middlewares = append(op.Middlewares, s.once(f))

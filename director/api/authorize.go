@@ -65,6 +65,13 @@ func (s *server) authorize(
 			s.abort(humagin.Unwrap(ctx), err)
 			return
 		}
+		// A token changes nothing, and people need theirs to use clusters meanwhile.
+		if action != director.ActRead && action != director.ActToken && s.Held != nil && s.Held() {
+			s.abort(humagin.Unwrap(ctx), director.Errorf(
+				director.KindUnavailable, "api.held", "the director is being upgraded, and takes no changes",
+			).WithHint("try again in a few minutes; directorctl appliance status shows how far it is"))
+			return
+		}
 		next(ctx)
 	}
 }

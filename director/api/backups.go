@@ -25,6 +25,8 @@ type Backups interface {
 	Get(ctx context.Context, id string) (backup.Entry, error)
 	// Verify reads the whole backup, and writes down what it found.
 	Verify(ctx context.Context, actor, id string) (backup.Entry, error)
+	// Reread compares the list of backups with what lies in the target.
+	Reread(ctx context.Context, actor, target string) (backups.Reread, error)
 	// Extract returns the objects of the query as they are in the backup. Its keys are those of the cluster.
 	Extract(ctx context.Context, actor, id string, q etcdfile.Query) (backup.Entry, []etcdfile.Object, error)
 	// Delete deletes the backup in its target.
@@ -77,6 +79,14 @@ func (s *clusterRoutes) backups(api huma.API) {
 			return &body[wire.Backup]{backupOf(e)}, nil
 		})
 	operation(s.server, api, huma.Operation{
+		OperationID: "reread-backup-target", Method: http.MethodPost, Path: "/backup-targets/{target}/reread",
+		Tags: tags, Summary: "Compare the list of backups with what lies in a target",
+		Description: "Backups that are not on the list come onto it, if this director made them: after it was " +
+			"restored from an older bundle, say. Those that are gone from the target get a problem. Nothing is " +
+			"changed in the target, and the archives are not read.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActPlan, kindBackupTarget, s.rereadTarget)
+	operation(s.server, api, huma.Operation{
 		OperationID: "extract-backup", Method: http.MethodPost, Path: "/backups/{backup}/objects", Tags: tags,
 		Summary: "Read objects of a namespace out of a backup",
 		Description: "The objects as they were when the backup was made, Secrets too. Nothing is changed in the " +
@@ -90,6 +100,24 @@ func (s *clusterRoutes) backups(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *backupInput) (*empty, error) {
 			return nil, s.Backups.Delete(ctx, a.User, in.Backup)
 		})
+}
+
+type targetInput struct {
+	Target string `path:"target" maxLength:"64" doc:"Name of the BackupTarget."`
+}
+
+func (s *clusterRoutes) rereadTarget(
+	ctx context.Context, a director.Actor, in *targetInput,
+) (*body[wire.BackupsReread], error) {
+	r, err := s.Backups.Reread(ctx, a.User, in.Target)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.BackupsReread{Found: r.Found, Added: r.Added, Missing: r.Missing}
+	for _, f := range r.Refused {
+		out.Refused = append(out.Refused, wire.BackupRefused{File: f.File, Why: f.Why})
+	}
+	return &body[wire.BackupsReread]{out}, nil
 }
 
 func (s *clusterRoutes) listBackups(

@@ -17,6 +17,8 @@ import (
 type Capacity interface {
 	// Capacity tells what hosts have left, and how many VMs of a size, or of the pools of a cluster, still fit.
 	Capacity(ctx context.Context, q providers.CapacityQuery) ([]providers.CapacityView, error)
+	// Addresses tells which addresses of a network are used for what, and how many of its pool are free.
+	Addresses(ctx context.Context, q providers.AddressQuery) (providers.AddressView, error)
 }
 
 type checkInput struct {

@@ -22,6 +22,8 @@ type Certificates interface {
 	// Verify looks at the certificates and returns what is wrong with them, and how many there are; exhausted while
 	// another verification runs.
 	Verify(ctx context.Context, q director.CertificateQuery) ([]certificates.Finding, int, error)
+	// ListKeys returns the keys that are no certificates: of the cluster, or of the director and all clusters.
+	ListKeys(ctx context.Context, cluster string) ([]director.Key, error)
 }
 
 type listCertificatesInput struct {
@@ -57,6 +59,54 @@ func (s *clusterRoutes) certificates(api huma.API) {
 			"One verification runs at a time.",
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
 	}, ""), director.ActRead, kindCluster, s.verifyCertificates)
+	operation(s.server, api, ofSome(huma.Operation{
+		OperationID: "list-keys", Method: http.MethodGet, Path: "/keys", Tags: tags,
+		Summary: "List the keys of clusters and of the director that are no certificates",
+		Description: "Their names, ids and ages, never a key. Of clusters: the keys of service account tokens, those " +
+			"that encrypt Secrets, and SSH authorities. Of the director: what signs tokens for clusters, and " +
+			"requests to hooks and notifications.",
+		Errors: []int{http.StatusNotFound},
+	}, ""), director.ActRead, kindCluster, s.listKeys)
+}
+
+type listKeysInput struct {
+	Cluster string `query:"cluster" maxLength:"64" doc:"Only those of this cluster. Left out, those of all clusters and of the director."`
+}
+
+func (s *clusterRoutes) listKeys(
+	ctx context.Context, a director.Actor, in *listKeysInput,
+) (*body[wire.Keys], error) {
+	if _, err := s.ofCluster(ctx, a, in.Cluster); err != nil {
+		return nil, err
+	}
+	list, err := s.Certificates.ListKeys(ctx, in.Cluster)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.Keys{Items: make([]wire.Key, len(list))}
+	for i, k := range list {
+		out.Items[i] = wire.Key{
+			Cluster: k.Cluster, Owner: k.Owner, Purpose: k.Purpose, Name: k.Name, ID: k.ID, State: string(k.State),
+			MadeAt: k.Made, EndsAt: k.Ends,
+		}
+	}
+	return &body[wire.Keys]{out}, nil
+}
+
+// ofCluster lets through who may see the cluster, or all of them if it is empty. It returns what the actor may see.
+func (s *clusterRoutes) ofCluster(
+	ctx context.Context, a director.Actor, cluster string,
+) (*director.Visible, error) {
+	visible := auth.VisibleTo(a, kindCluster)
+	switch {
+	case cluster != "":
+		return visible, s.permit(ctx, a, asked{
+			action: director.ActRead, object: director.Object{Kind: kindCluster, Name: cluster},
+		})
+	case visible != nil:
+		return nil, invalidQuery("cluster", "is needed", "name a cluster that you may see")
+	}
+	return nil, nil
 }
 
 func (s *clusterRoutes) listCertificates(
@@ -87,15 +137,9 @@ func (s *clusterRoutes) listCertificates(
 func (s *clusterRoutes) verifyCertificates(
 	ctx context.Context, a director.Actor, in *verifyCertificatesInput,
 ) (*body[wire.CertificateVerification], error) {
-	visible := auth.VisibleTo(a, kindCluster)
-	if in.Cluster != "" {
-		if err := s.permit(ctx, a, asked{
-			action: director.ActRead, object: director.Object{Kind: kindCluster, Name: in.Cluster},
-		}); err != nil {
-			return nil, err
-		}
-	} else if visible != nil {
-		return nil, invalidQuery("cluster", "is needed", "name a cluster that you may see")
+	visible, err := s.ofCluster(ctx, a, in.Cluster)
+	if err != nil {
+		return nil, err
 	}
 	found, looked, err := s.Certificates.Verify(
 		ctx, director.CertificateQuery{Cluster: in.Cluster, Visible: visible},

@@ -27,9 +27,10 @@ type listClustersInput struct {
 	ListInput
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only clusters whose name begins so."`
 	Text       string   `query:"q" maxLength:"100" doc:"Only clusters whose name, project, release, endpoint or a label contains this, in any case."`
-	Facets     bool     `query:"facets" doc:"Also count the clusters that the query leaves on all pages, by status, plan status, release and project."`
+	Facets     bool     `query:"facets" doc:"Also count the clusters that the query leaves on all pages, by status, plan status, release, project and version."`
 	Label      []string `query:"label" maxItems:"20" doc:"Only clusters with all of these labels, each key=value or key, separated by commas."`
 	Status     []string `query:"status" maxItems:"20" doc:"Only clusters with one of these, separated by commas."`
+	Version    []string `query:"version" maxItems:"20" doc:"Only clusters in which one of these versions of Kubernetes is installed, separated by commas; v1.37 is each v1.37.x."`
 	Project    string   `query:"project" maxLength:"64" doc:"Only clusters of this project."`
 	PlanStatus []string `query:"plan_status" maxItems:"20" doc:"Only clusters whose plan has one of these statuses, separated by commas."`
 	Limit      int      `query:"limit" minimum:"1" maximum:"500" default:"500" doc:"At most so many."`
@@ -86,7 +87,7 @@ func (s *clusterRoutes) clusters(api huma.API) {
 	tags := []string{"Clusters"}
 	operation(s.server, api, ofSome(listing[wire.Clusters](api, huma.Operation{
 		OperationID: "list-clusters", Path: "/clusters", Tags: tags, Summary: "List the clusters with their state",
-		Description: "Sorted by name.",
+		Description: "Sorted by name, status, version, nodes or created_at.",
 	}), ""), director.ActRead, kindCluster,
 		func(ctx context.Context, a director.Actor, in *listClustersInput) (*anyOf, error) {
 			return s.listClusters(ctx, api, a, in)
@@ -175,11 +176,15 @@ func (s *clusterRoutes) rehearseDrain(
 	if err != nil {
 		return nil, err
 	}
-	out := wire.Evictions{Items: make([]wire.Eviction, len(list))}
+	return &body[wire.Evictions]{wire.Evictions{Items: evictionsOf(list)}}, nil
+}
+
+func evictionsOf(list []kube.Eviction) []wire.Eviction {
+	out := make([]wire.Eviction, len(list))
 	for i, e := range list {
-		out.Items[i] = wire.Eviction(e)
+		out[i] = wire.Eviction(e)
 	}
-	return &body[wire.Evictions]{out}, nil
+	return out
 }
 
 func (s *clusterRoutes) getInventory(
@@ -220,9 +225,9 @@ func inventoryBody(files map[string][]byte, err error) (*body[wire.Inventory], e
 func (s *clusterRoutes) listClusters(
 	ctx context.Context, api huma.API, a director.Actor, in *listClustersInput,
 ) (*anyOf, error) {
-	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus, in.Project, in.Text}
+	filters := []any{in.NamePrefix, in.Label, in.Status, in.PlanStatus, in.Project, in.Text, in.Version}
 	q := clusters.Query{
-		Text:       in.Text,
+		Text: in.Text, Versions: in.Version,
 		NamePrefix: in.NamePrefix, Labels: in.Label, Statuses: in.Status, Project: in.Project,
 		Visible:    auth.VisibleTo(a, kindCluster),
 		NoMachines: len(in.Fields) > 0 && !slices.Contains(in.Fields, "machines"),
@@ -232,7 +237,7 @@ func (s *clusterRoutes) listClusters(
 		return nil, err
 	}
 	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {
-		err = oneOf(q.Page, "name")
+		err = oneOf(q.Page, clusters.Orders()...)
 	}
 	if err != nil {
 		return nil, err
@@ -254,6 +259,7 @@ func (s *clusterRoutes) listClusters(
 		more["total"] = f.Total
 		more["facets"] = wire.Facets{
 			Status: f.Statuses, PlanStatus: f.PlanStatuses, Release: f.Releases, Project: f.Projects,
+			Version: f.Versions,
 		}
 	}
 	return listAnswer(api, items, in.Fields, next(q.Page, place, filters...), more)
@@ -292,10 +298,12 @@ func nodeOf(n nodes.Node) wire.Node {
 
 func clusterOf(v clusters.View) wire.Cluster {
 	c := wire.Cluster{
-		Name: v.Name, Project: v.Project, Generation: v.Generation, Status: v.Status, Release: v.Release,
-		Endpoint: v.Endpoint,
-		Nodes:    v.Nodes, Plan: v.Plan, PlanStatus: string(v.PlanStatus),
-		Machines: make([]wire.Machine, len(v.Machines)),
+		Name: v.Name, Project: v.Project, CreatedAt: v.Created, Generation: v.Generation, Status: v.Status,
+		Release: v.Release, Version: v.Version, Endpoint: v.Endpoint, Nodes: v.Nodes, Plan: v.Plan,
+		PlanStatus: string(v.PlanStatus), Machines: make([]wire.Machine, len(v.Machines)),
+	}
+	if v.Newer != nil {
+		c.Newer = &wire.NewerRelease{Release: v.Newer.Release, Version: v.Newer.Version}
 	}
 	for i, m := range v.Machines {
 		c.Machines[i] = wire.Machine{

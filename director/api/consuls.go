@@ -20,6 +20,8 @@ type Consuls interface {
 	Test(ctx context.Context, name string) ([]discovery.Finding, error)
 	// Services asks the Consul for what is registered there, and compares it with what is wanted.
 	Services(ctx context.Context, name string) ([]discovery.Registered, error)
+	// Gaps returns which nodes have no route to services of the Consul, and how many more gaps there are.
+	Gaps(ctx context.Context, name string) ([]discovery.Gap, int, error)
 	// Sync compares the Consul at once, and repairs it; conflict for an id that is not that of what is held.
 	Sync(ctx context.Context, name, confirm string) (director.ConsulState, error)
 }
@@ -50,6 +52,13 @@ func (s *clusterRoutes) consuls(api huma.API) {
 			"too. Nothing is changed.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindConsul, s.listConsulServices)
+	operation(s.server, api, huma.Operation{
+		OperationID: "list-consul-gaps", Method: http.MethodGet, Path: "/consuls/{name}/gaps", Tags: tags,
+		Summary: "List which nodes have no route to services of a Consul",
+		Description: "The addresses of services are compared with what Network documents say of routes. What routers " +
+			"outside of them do is not known. Nothing is changed.",
+		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
+	}, director.ActRead, kindConsul, s.listConsulGaps)
 	operation(s.server, api, huma.Operation{
 		OperationID: "sync-consul", Method: http.MethodPost, Path: "/consuls/{name}/sync", Tags: tags,
 		Summary: "Compare a Consul with what is wanted now, and repair it",
@@ -117,8 +126,11 @@ func (s *clusterRoutes) listConsulServices(
 			Tags: append([]string{}, r.Tags...), Passing: r.Passing, Output: r.Output, Writer: "cluster",
 			Drift: string(r.Drift),
 		}
-		if r.Own {
+		switch {
+		case r.Own:
 			e.Writer = "director"
+		case r.Agent:
+			e.Writer = "agent"
 		}
 		out.Items[i] = e
 	}
@@ -136,4 +148,21 @@ func (s *clusterRoutes) syncConsul(
 		return nil, err
 	}
 	return &body[wire.ConsulState]{consulStateOf(state)}, nil
+}
+
+func (s *clusterRoutes) listConsulGaps(
+	ctx context.Context, _ director.Actor, in *consulRef,
+) (*body[wire.ConsulGaps], error) {
+	list, more, err := s.Consuls.Gaps(ctx, in.Name)
+	if err != nil {
+		return nil, err
+	}
+	out := wire.ConsulGaps{Items: make([]wire.ConsulGap, len(list)), More: more}
+	for i, g := range list {
+		out.Items[i] = wire.ConsulGap{
+			Cluster: g.Cluster, Nodes: g.Nodes, Network: g.Network, CIDR: g.CIDR, Services: g.Services,
+			Problem: g.Problem, Hint: g.Hint,
+		}
+	}
+	return &body[wire.ConsulGaps]{out}, nil
 }

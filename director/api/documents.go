@@ -30,9 +30,21 @@ type applyInput struct {
 	RawBody     []byte `contentType:"application/yaml"`
 }
 
+// kindName is a kind of documents in a path. Its schema names every kind that there is.
+type kindName string
+
+// Schema returns the schema of the path's part.
+func (kindName) Schema(huma.Registry) *huma.Schema {
+	names := make([]any, 0, len(model.Kinds()))
+	for _, kind := range model.Kinds() {
+		names = append(names, string(kind))
+	}
+	return &huma.Schema{Type: huma.TypeString, Enum: names}
+}
+
 type kindInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the documents."`
-	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
+	Kind   kindName `path:"kind" doc:"Kind of the documents."`
+	Accept string   `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
 	ListInput
 	NamePrefix string   `query:"name_prefix" maxLength:"64" doc:"Only documents whose name begins so."`
 	Label      []string `query:"label" maxItems:"20" doc:"Only documents with all of these labels, each key=value or key, separated by commas."`
@@ -41,9 +53,9 @@ type kindInput struct {
 
 // RefInput names a document. It is exported because huma leaves other embedded fields out.
 type RefInput struct {
-	Kind   string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the document."`
-	Accept string `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
-	Name   string `path:"name" maxLength:"64" doc:"Name of the document."`
+	Kind   kindName `path:"kind" doc:"Kind of the document."`
+	Accept string   `header:"Accept" doc:"application/json, or application/yaml for a text that can be applied again."`
+	Name   string   `path:"name" maxLength:"64" doc:"Name of the document."`
 }
 
 type getInput struct {
@@ -52,9 +64,9 @@ type getInput struct {
 }
 
 type deleteInput struct {
-	Kind    string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the document."`
-	Name    string `path:"name" maxLength:"64" doc:"Name of the document."`
-	IfMatch string `header:"If-Match" doc:"Only if the document is at this version, by its ETag."`
+	Kind    kindName `path:"kind" doc:"Kind of the document."`
+	Name    string   `path:"name" maxLength:"64" doc:"Name of the document."`
+	IfMatch string   `header:"If-Match" doc:"Only if the document is at this version, by its ETag."`
 }
 
 func (in *RefInput) ref() model.Ref { return model.Ref{Kind: model.Kind(in.Kind), Name: in.Name} }
@@ -178,7 +190,8 @@ func (s *documentRoutes) listDocuments(
 ) (*anyOf, error) {
 	filters := []any{in.Kind, in.NamePrefix, in.Label}
 	q := documents.Query{
-		Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label, Visible: auth.VisibleTo(a, in.Kind),
+		Kind: model.Kind(in.Kind), NamePrefix: in.NamePrefix, Labels: in.Label,
+		Visible: auth.VisibleTo(a, string(in.Kind)),
 	}
 	var err error
 	if q.Page, err = in.page(in.Limit, "name", filters...); err == nil {

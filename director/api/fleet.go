@@ -49,6 +49,7 @@ type fleetInput struct {
 type waitsInput struct {
 	Owner   string `query:"owner" enum:"person,director,plan" doc:"Only waits that these end."`
 	Cluster string `query:"cluster" maxLength:"63" doc:"Only waits of plans of this cluster."`
+	Mine    bool   `query:"mine" doc:"Only waits that the asking user may end."`
 	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"500" doc:"At most so many."`
 }
 
@@ -63,6 +64,12 @@ func (s *clusterRoutes) fleet(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *fleetInput) (*anyOf, error) {
 			return s.listFleet(ctx, api, a, in)
 		})
+	operation(s.server, api, huma.Operation{
+		OperationID: "get-cluster-health", Method: http.MethodGet, Path: "/clusters/{name}/health",
+		Tags: []string{"Clusters"}, Summary: "Tell how a cluster is, by its nodes as they were seen last",
+		Description: "No cluster is asked: the director looks at every cluster about once a minute.",
+		Errors:      []int{http.StatusNotFound},
+	}, director.ActRead, kindCluster, s.health)
 	operation(s.server, api, ofSome(huma.Operation{
 		OperationID: "summary", Method: http.MethodGet, Path: "/summary", Tags: []string{"Clusters"},
 		Summary: "Count clusters, nodes, plans and waits",
@@ -140,6 +147,29 @@ func fleetNodeOf(n nodes.Listed) wire.FleetNode {
 
 type noInput struct{}
 
+func (s *clusterRoutes) health(
+	ctx context.Context, _ director.Actor, in *clusterInput,
+) (*body[wire.ClusterHealth], error) {
+	if _, err := s.Clusters.ClusterView(ctx, in.Name); err != nil {
+		return nil, err
+	}
+	list, _, err := s.Fleet.List(ctx, nodes.Query{
+		Page: director.Page{Sort: "name"}, Clusters: []string{in.Name},
+	})
+	if err != nil {
+		return nil, err
+	}
+	h := nodes.HealthOf(list)
+	out := wire.ClusterHealth{
+		State: h.State, Cause: h.Cause, Nodes: len(list), Conditions: h.States, Versions: h.Versions,
+		EtcdMembers: append([]string{}, h.Members...), NoMembers: h.Strangers, SeenAt: wire.Optional(h.Seen),
+	}
+	if h.Certificate.Name != "" {
+		out.Certificate = &wire.NextCertificate{Node: h.Node, Name: h.Certificate.Name, EndsAt: h.Certificate.Ends}
+	}
+	return &body[wire.ClusterHealth]{out}, nil
+}
+
 func (s *clusterRoutes) summary(ctx context.Context, a director.Actor, _ *noInput) (*body[wire.Summary], error) {
 	visible := auth.VisibleTo(a, kindCluster)
 	facets, err := s.Clusters.CountClusters(ctx, clusters.Query{Visible: visible})
@@ -175,8 +205,15 @@ func (s *clusterRoutes) summary(ctx context.Context, a director.Actor, _ *noInpu
 	for _, state := range nodes.States() {
 		out.Conditions[state] += 0
 	}
+	mine, err := s.mine(ctx, a, waits)
+	if err != nil {
+		return nil, err
+	}
 	for _, w := range waits {
 		out.Waits[w.Kind]++
+		if mine(w) {
+			out.Mine++
+		}
 	}
 	return &body[wire.Summary]{out}, nil
 }
@@ -188,11 +225,18 @@ func (s *clusterRoutes) waits(ctx context.Context, a director.Actor, in *waitsIn
 	if err != nil {
 		return nil, err
 	}
+	mine, err := s.mine(ctx, a, list)
+	if err != nil {
+		return nil, err
+	}
+	if in.Mine {
+		list = slices.DeleteFunc(list, func(w journal.Waiting) bool { return !mine(w) })
+	}
 	out := wire.PlanWaits{Items: []wire.PlanWait{}, Total: len(list)}
 	for _, w := range list[:min(len(list), in.Limit)] {
 		item := wire.PlanWait{
 			Plan: w.Plan, Cluster: w.Cluster, Operation: string(w.Operation), Status: string(w.Status),
-			Summary: w.Summary, Owner: w.Kind, Reason: w.Reason, Step: w.Step, Steps: w.Steps,
+			Summary: w.Summary, Owner: w.Kind, Reason: w.Reason, Step: w.Step, Steps: w.Steps, Mine: mine(w),
 			Since: wire.Optional(w.Since), Until: wire.Optional(w.Deadline),
 		}
 		if w.Kind != journal.OwnerPerson && w.Owner != "the director" {
@@ -201,4 +245,30 @@ func (s *clusterRoutes) waits(ctx context.Context, a director.Actor, in *waitsIn
 		out.Items = append(out.Items, item)
 	}
 	return &body[wire.PlanWaits]{out}, nil
+}
+
+// mine tells the waits that the actor may end: those for a person, in plans that the actor may run. Where another
+// person has to agree to a plan, its maker cannot.
+func (s *clusterRoutes) mine(
+	ctx context.Context, a director.Actor, waits []journal.Waiting,
+) (func(journal.Waiting) bool, error) {
+	runs := map[string]bool{}
+	for _, w := range waits {
+		if _, known := runs[w.Plan]; known {
+			continue
+		}
+		err := s.permit(ctx, a, asked{action: director.ActRun, object: director.Object{Kind: kindPlan, Name: w.Plan}})
+		switch director.KindOf(err) {
+		case director.KindForbidden, director.KindNotFound:
+		default:
+			if err != nil {
+				return nil, err
+			}
+		}
+		runs[w.Plan] = err == nil
+	}
+	return func(w journal.Waiting) bool {
+		second := w.Approval && w.By == a.User && s.Settings.Approval == "other"
+		return w.Kind == journal.OwnerPerson && runs[w.Plan] && !second
+	}, nil
 }

@@ -10,20 +10,18 @@ import (
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/hooks"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/webhookkeys"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Hooks is what the API offers of hooks and their deliveries. All methods return *director.Error and are safe for
 // concurrent use.
 type Hooks interface {
+	signer
 	// List returns the hooks by name.
 	List(ctx context.Context) ([]hooks.View, error)
 	// Test sends a test event once, and returns what came of it.
 	Test(ctx context.Context, actor, name string) (director.HookDelivery, error)
-	// Keys returns the keys that sign, the current one first; with what is shared if secrets.
-	Keys(ctx context.Context, actor, name string, secrets bool) ([]hooks.KeyView, error)
-	// RotateKey makes another key.
-	RotateKey(ctx context.Context, actor, name string) ([]hooks.KeyView, error)
 	// Deliveries lists deliveries, the newest first.
 	Deliveries(ctx context.Context, f director.HookQuery) ([]director.HookDelivery, error)
 	// Delivery returns one, or not_found.
@@ -84,7 +82,7 @@ func (s *planRoutes) hooks(api huma.API) {
 		func(ctx context.Context, a director.Actor, in *hookInput) (*body[wire.HookDelivery], error) {
 			return delivered(s.Hooks.Test(ctx, a.User, in.Name))
 		})
-	s.hookKeys(api, tags)
+	s.signingKeys(api, tags, kindHook, "hook", func() signer { return s.Hooks })
 	operation(s.server, api, ofSome(huma.Operation{
 		OperationID: "list-hook-deliveries", Method: http.MethodGet, Path: "/hook-deliveries", Tags: tags,
 		Summary: "List what hooks were told and asked, the newest first; of the last 30 days",
@@ -92,37 +90,51 @@ func (s *planRoutes) hooks(api huma.API) {
 	s.hookVerbs(api, tags)
 }
 
-func (s *planRoutes) hookKeys(api huma.API, tags []string) {
+// signer has the keys that sign the requests to one kind of endpoints.
+type signer interface {
+	// Keys returns the keys that sign, the current one first; with what is shared if secrets.
+	Keys(ctx context.Context, actor, name string, secrets bool) ([]webhookkeys.View, error)
+	// RotateKey makes another key.
+	RotateKey(ctx context.Context, actor, name string) ([]webhookkeys.View, error)
+}
+
+// signingKeys registers the keys of hooks or notifications; noun is one of them.
+func (s *planRoutes) signingKeys(api huma.API, tags []string, kind, noun string, keys func() signer) {
+	path := "/" + noun + "s/{name}"
+	failures := []int{http.StatusNotFound, http.StatusConflict}
+	type input struct {
+		Name string `path:"name" maxLength:"64" doc:"Name of the document."`
+	}
 	operation(s.server, api, huma.Operation{
-		OperationID: "list-hook-keys", Method: http.MethodGet, Path: "/hooks/{name}/keys", Tags: tags,
-		Summary: "Show the public keys that verify the requests of a hook", Errors: []int{http.StatusNotFound},
-	}, director.ActRead, kindHook,
-		func(ctx context.Context, a director.Actor, in *hookInput) (*body[wire.HookKeys], error) {
-			return keysOfHook(s.Hooks.Keys(ctx, a.User, in.Name, false))
+		OperationID: "list-" + noun + "-keys", Method: http.MethodGet, Path: path + "/keys", Tags: tags,
+		Summary: "Show the public keys that verify the requests of a " + noun, Errors: failures,
+	}, director.ActRead, kind,
+		func(ctx context.Context, a director.Actor, in *input) (*body[wire.HookKeys], error) {
+			return keysOfHook(keys().Keys(ctx, a.User, in.Name, false))
 		})
 	operation(s.server, api, huma.Operation{
-		OperationID: "rotate-hook-key", Method: http.MethodPost, Path: "/hooks/{name}/rotate-key", Tags: tags,
-		Summary: "Make another key for a hook", Errors: []int{http.StatusNotFound},
+		OperationID: "rotate-" + noun + "-key", Method: http.MethodPost, Path: path + "/rotate-key", Tags: tags,
+		Summary: "Make another key for a " + noun, Errors: failures,
 		Description: "Requests have two signatures for a day: by the new key, and by the former one.",
-	}, director.ActApply, kindHook,
-		func(ctx context.Context, a director.Actor, in *hookInput) (*body[wire.HookKeys], error) {
-			return keysOfHook(s.Hooks.RotateKey(ctx, a.User, in.Name))
+	}, director.ActApply, kind,
+		func(ctx context.Context, a director.Actor, in *input) (*body[wire.HookKeys], error) {
+			return keysOfHook(keys().RotateKey(ctx, a.User, in.Name))
 		})
 	type secretInput struct {
-		Name string `path:"name" maxLength:"64" doc:"Name of the hook."`
+		Name string `path:"name" maxLength:"64" doc:"Name of the document."`
 		Body wire.HookPassword
 	}
 	operation(s.server, api, huma.Operation{
-		OperationID: "reveal-hook-secret", Method: http.MethodPost, Path: "/hooks/{name}/secret", Tags: tags,
+		OperationID: "reveal-" + noun + "-secret", Method: http.MethodPost, Path: path + "/secret", Tags: tags,
 		Summary:     "Show the secret that a receiver verifies hmac with",
 		Description: "It needs the password of who asks, also with a valid token, and is an audit event of its own.",
-		Errors:      []int{http.StatusNotFound, http.StatusTooManyRequests},
-	}, director.ActSecrets, kindHook,
+		Errors:      append(failures, http.StatusTooManyRequests),
+	}, director.ActSecrets, kind,
 		func(ctx context.Context, a director.Actor, in *secretInput) (*body[wire.HookKeys], error) {
 			if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
 				return nil, err
 			}
-			return keysOfHook(s.Hooks.Keys(ctx, a.User, in.Name, true))
+			return keysOfHook(keys().Keys(ctx, a.User, in.Name, true))
 		})
 }
 
@@ -206,7 +218,7 @@ func delivered(d director.HookDelivery, err error) (*body[wire.HookDelivery], er
 	return &body[wire.HookDelivery]{wire.HookDeliveryOf(d)}, nil
 }
 
-func keysOfHook(list []hooks.KeyView, err error) (*body[wire.HookKeys], error) {
+func keysOfHook(list []webhookkeys.View, err error) (*body[wire.HookKeys], error) {
 	if err != nil {
 		return nil, err
 	}

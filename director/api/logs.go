@@ -38,7 +38,7 @@ type searchLogInput struct {
 	Step    string `query:"step" required:"true" maxLength:"200" doc:"Id of the step."`
 	Attempt int    `query:"attempt" minimum:"0" doc:"0 or left out: the latest."`
 	Text    string `query:"q" maxLength:"200" doc:"Only lines with a text that contains this, in any case."`
-	Failed  bool   `query:"failed" doc:"Only lines about a task that failed or a host that could not be reached."`
+	Failed  bool   `query:"failed" doc:"Only lines of what failed: a task, a host that could not be reached, a run, the director itself."`
 	From    int64  `query:"from" minimum:"1" default:"1" doc:"The first line that is looked at."`
 	Limit   int    `query:"limit" minimum:"1" maximum:"1000" default:"100" doc:"At most so many hits."`
 }

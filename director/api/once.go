@@ -6,7 +6,6 @@ import (
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +16,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Keys keeps requests that must happen once. It is implemented by director/store.
@@ -172,7 +172,7 @@ func (s *server) repeat(ctx context.Context, g *gin.Context, rec *recorder, o di
 		g.Writer = rec.ResponseWriter
 		return
 	}
-	text, err := json.Marshal(body)
+	text, err := wire.Marshal(body)
 	if err != nil {
 		s.Log.ErrorContext(ctx, "an answer does not marshal", "request_id", requestID(ctx), "err", err)
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -11,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/journal"
+	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/wire"
@@ -63,6 +65,8 @@ func (s *planRoutes) plans(api huma.API) {
 		return &body[wire.Plan]{p}, nil
 	})
 
+	s.drains(api, tags)
+	s.madeAgain(api, tags)
 	type startInput struct {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanStart
@@ -73,6 +77,78 @@ func (s *planRoutes) plans(api huma.API) {
 			return s.Planning.StartPlan(ctx, a.User, in.ID, in.Body.Hash)
 		})
 	s.planMoves(api)
+}
+
+// drains registers what a person reads before agreeing to a plan that drains nodes.
+func (s *planRoutes) drains(api huma.API, tags []string) {
+	operation(s.server, api, huma.Operation{
+		OperationID: "rehearse-plan", Method: http.MethodGet, Path: "/plans/{id}/drains", Tags: tags,
+		Summary: "Tell what the drains of a plan would move away now, and what would block them",
+		Description: "The cluster is asked for every eviction as a dry run, of the first " +
+			strconv.Itoa(nodes.MostDrains) + " nodes whose drains have not ended. Nothing is changed. A cluster that " +
+			"does not answer is no error: each drain says so.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindPlan, func(
+		ctx context.Context, _ director.Actor, in *planRef,
+	) (*body[wire.PlanDrains], error) {
+		d, err := s.Nodes.RehearseDrains(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		out := wire.PlanDrains{At: d.At, Items: make([]wire.PlanDrain, len(d.Items)), Rest: d.Rest}
+		for i, d := range d.Items {
+			out.Items[i] = wire.PlanDrain{Step: d.Step, Node: d.Node, Pods: evictionsOf(d.Evictions), Unseen: d.Unseen}
+		}
+		return &body[wire.PlanDrains]{out}, nil
+	})
+}
+
+// madeAgain registers what a person needs who has read a plan that is out of date.
+func (s *planRoutes) madeAgain(api huma.API, tags []string) {
+	operation(s.server, api, takesKeys(huma.Operation{
+		OperationID: "make-plan-again", Method: http.MethodPost, Path: "/plans/{id}/again", Tags: tags,
+		Summary: "Make a plan again that was not started",
+		Description: "The new plan is for what the older one was asked for, and for the world as it is now. The " +
+			"older one is discarded. A plan without steps means that nothing is to be done.",
+		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
+	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindPlan, func(
+		ctx context.Context, a director.Actor, in *planRef,
+	) (*created[wire.Plan], error) {
+		v, err := s.Planning.PlanAgain(ctx, a.User, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: planOf(v)}, nil
+	})
+	type compareInput struct {
+		ID    string `path:"id" maxLength:"64" doc:"Id of the newer plan."`
+		Older string `query:"older" required:"true" maxLength:"64" doc:"Id of the older plan, of the same cluster."`
+	}
+	operation(s.server, api, huma.Operation{
+		OperationID: "compare-plans", Method: http.MethodGet, Path: "/plans/{id}/compare", Tags: tags,
+		Summary: "Tell how a plan differs from an older one of its cluster",
+		Errors:  []int{http.StatusNotFound},
+	}, director.ActRead, kindPlan, func(
+		ctx context.Context, _ director.Actor, in *compareInput,
+	) (*body[wire.PlanComparison], error) {
+		is, err := s.Journal.Plan(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		was, err := s.Journal.Plan(ctx, in.Older)
+		if err != nil && director.KindOf(err) != director.KindNotFound {
+			return nil, err
+		}
+		// Who may read the one may not be allowed to know the other.
+		if err != nil || was.Plan.Cluster != is.Plan.Cluster {
+			return nil, director.Errorf(
+				director.KindNotFound, "api.compare", "cluster %s has no plan %q", is.Plan.Cluster, in.Older,
+			).WithHint("list its plans: directorctl plans --cluster %s", is.Plan.Cluster)
+		}
+		return &body[wire.PlanComparison]{
+			wire.ComparisonOf(in.ID, in.Older, plan.Compare(was.Plan, is.Plan)),
+		}, nil
+	})
 }
 
 // planMoves registers what can be done to a plan after its start.

@@ -28,37 +28,40 @@ import (
 // return at most Page.Limit items and the place to continue from, which is nil at the end; what is empty in a query
 // does not narrow them, and an order that a list does not know is invalid.
 type Ports struct {
-	Documents    Documents
-	Drafts       Drafts
-	Previews     Previews
-	Clusters     Clusters
-	Fleet        Fleet
-	Waits        Waits
-	Logs         Logs
-	Nodes        Nodes
-	Shells       Shells
-	Planning     Planning
-	Archives     Archives
-	Journal      Journal
-	Phases       Phases
-	Access       Access
-	Scopes       Scopes
-	Schedules    Schedules
-	Campaigns    Campaigns
-	Hooks        Hooks
-	Images       Images
-	Releases     Releases
-	Ledger       Ledger
-	Disks        Disks
-	Backups      Backups
-	Certificates Certificates
-	Providers    Providers
-	Capacity     Capacity
-	Users        Users
-	Trail        Trail
-	People       People
-	Issuer       Issuer
-	Consuls      Consuls
+	Documents     Documents
+	Drafts        Drafts
+	Previews      Previews
+	Clusters      Clusters
+	Fleet         Fleet
+	Waits         Waits
+	Logs          Logs
+	Nodes         Nodes
+	Shells        Shells
+	Planning      Planning
+	Archives      Archives
+	Journal       Journal
+	Phases        Phases
+	Access        Access
+	Scopes        Scopes
+	Schedules     Schedules
+	Campaigns     Campaigns
+	Hooks         Hooks
+	Notifications Notifications
+	Images        Images
+	Releases      Releases
+	Ledger        Ledger
+	Disks         Disks
+	Backups       Backups
+	Certificates  Certificates
+	Providers     Providers
+	Capacity      Capacity
+	Users         Users
+	Trail         Trail
+	People        People
+	Issuer        Issuer
+	Consuls       Consuls
+	Appliance     Appliance
+	Authorities   Authorities
 }
 
 // Issuer is what the API offers of the director as the issuer of tokens.
@@ -170,7 +173,7 @@ type Documents interface {
 
 // Clusters is what the API offers of clusters as the database has them.
 type Clusters interface {
-	// ListClusters lists clusters by name.
+	// ListClusters lists clusters in one of clusters.Orders.
 	ListClusters(ctx context.Context, q clusters.Query) ([]clusters.View, *director.Place, error)
 	// CountClusters counts the clusters that the query leaves, on all pages.
 	CountClusters(ctx context.Context, q clusters.Query) (clusters.Facets, error)
@@ -184,6 +187,8 @@ type Nodes interface {
 	Nodes(ctx context.Context, cluster string) (nodes.View, error)
 	// Rehearse tells what a drain of the node would move away, and what would block it. Nothing is changed.
 	Rehearse(ctx context.Context, cluster, node string, may kube.DrainLimits) ([]kube.Eviction, error)
+	// RehearseDrains does so for the drains of the plan that have not ended.
+	RehearseDrains(ctx context.Context, plan string) (nodes.Drains, error)
 	// Console returns at most so many bytes of the end of what the node's VM has printed on its serial console.
 	Console(ctx context.Context, cluster, node string, most int) (string, error)
 }
@@ -193,6 +198,8 @@ type Planning interface {
 	// MakePlan freezes a plan for the cluster; without an operation the director chooses what brings it to its model. A
 	// plan without steps means that nothing is to be done.
 	MakePlan(ctx context.Context, actor, cluster string, r plan.Request) (plan.View, error)
+	// PlanAgain makes a plan that was not started again from what it was asked for; conflict for any other.
+	PlanAgain(ctx context.Context, actor, id string) (plan.View, error)
 	// StartPlan starts a planned plan if hash is its hash and the world has not moved; conflict says what has.
 	StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error)
 	// MovePlan does to a plan that exists what the verb says; conflict if the plan does not allow it now.

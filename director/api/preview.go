@@ -23,8 +23,8 @@ import (
 )
 
 type schemaInput struct {
-	Kind        string `path:"kind" enum:"Provider,Image,Release,Network,Project,BackupTarget,Consul,Cluster,Schedule,IdentityProvider,Grant,Hook" doc:"Kind of the documents."`
-	IfNoneMatch string `header:"If-None-Match" doc:"304 if the schema still is at this version, by its ETag."`
+	Kind        kindName `path:"kind" doc:"Kind of the documents."`
+	IfNoneMatch string   `header:"If-None-Match" doc:"304 if the schema still is at this version, by its ETag."`
 }
 
 // typeSchema is the media type of JSON Schemas.

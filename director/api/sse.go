@@ -2,7 +2,6 @@ package api
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -14,6 +13,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // stalled is how long a reader may take nothing before its stream is given up. It comes back and continues where it
@@ -74,7 +74,7 @@ func crowded(most int) *problem {
 
 // send writes a message; with an id other than 0, a reader that comes back names it.
 func (w *sse) send(event string, id int64, v any) {
-	data, err := json.Marshal(v)
+	data, err := wire.Marshal(v)
 	if err != nil {
 		w.err = errors.Join(w.err, err)
 		return

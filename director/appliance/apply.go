@@ -17,6 +17,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/rootdisk"
 )
 
 const opApply = "appliance.apply"
@@ -141,9 +142,11 @@ var dirs = []struct {
 	{"ssh", 0o700, false},
 	{"log/journal", 0o755, false},
 	{"director", 0o700, true},
+	{"director/" + rootdisk.Inbox, 0o700, true},
 	{"images", 0o755, true},
 	{"bundles", 0o755, true},
 	{"backups", 0o700, true},
+	{upgradeDir, 0o755, false},
 }
 
 func (p Place) directories() error {
@@ -240,7 +243,21 @@ func (s Setup) chrony() string {
 const OwnConfig = "etc/director.yaml"
 
 // fixed are the settings that the appliance alone decides on.
-var fixed = []string{"stateDir", "runDir", "adminPasswordFile", "adminPasswordHashFile"}
+var fixed = []string{"stateDir", "runDir", "adminPasswordFile", "adminPasswordHashFile", "held", "upgradeDir"}
+
+// ownSettings returns the administrator's own settings of the director. Errors: invalid.
+func (p Place) ownSettings() (map[string]any, error) {
+	own, err := os.ReadFile(p.data(OwnConfig))
+	if err != nil && !errors.Is(err, os.ErrNotExist) {
+		return nil, director.Errorf(director.KindInternal, opApply, "%w", err)
+	}
+	var settings map[string]any
+	if err := yaml.Unmarshal(own, &settings); err != nil {
+		return nil, director.Errorf(director.KindInvalid, opApply, "%s is no YAML: %w", p.data(OwnConfig), err).
+			WithHint("correct it, and run: director setup apply")
+	}
+	return settings, nil
+}
 
 // config returns the director's configuration: that of the appliance, with the administrator's own settings over it.
 // addresses are those of the VM, for a setup by DHCP.
@@ -255,6 +272,7 @@ func (p Place) config(s Setup, addresses []netip.Addr) (string, error) {
 		"adminPasswordHashFile": p.data("setup/admin-password-hash"),
 		"imageDirs":             []string{p.data("images")}, "bundleDirs": []string{p.data("bundles")},
 		"backupDirs": []string{p.data("backups")}, "providerFiles": []string{p.data("etc/providers")},
+		"upgradeDir": p.data(upgradeDir),
 	}
 	if s.Certificate != "" {
 		all["certificateFile"], all["certificateKeyFile"] = p.data(certificateFile), p.data(certificateKeyFile)
@@ -262,14 +280,16 @@ func (p Place) config(s Setup, addresses []netip.Addr) (string, error) {
 	if address.IsValid() {
 		all["address"] = address.String()
 	}
-	own, err := os.ReadFile(p.data(OwnConfig))
-	if err != nil && !errors.Is(err, os.ErrNotExist) {
-		return "", director.Errorf(director.KindInternal, opApply, "%w", err)
+	roots, err := p.Roots()
+	if err != nil {
+		return "", err
 	}
-	var settings map[string]any
-	if err := yaml.Unmarshal(own, &settings); err != nil {
-		return "", director.Errorf(director.KindInvalid, opApply, "%s is no YAML: %w", p.data(OwnConfig), err).
-			WithHint("correct it, and run: director setup apply")
+	if b, err := booted(); err == nil && b.Trial && roots.Change.Stage == rootdisk.Trying {
+		all["held"] = true // until this root is known to be healthy
+	}
+	settings, err := p.ownSettings()
+	if err != nil {
+		return "", err
 	}
 	for key, value := range settings {
 		if slices.Contains(fixed, key) {

@@ -46,6 +46,13 @@ func (p Place) MountData(ctx context.Context) error {
 	if err := unix.Mount(disk.Path, p.Data, "ext4", unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOATIME, ""); err != nil {
 		return director.Errorf(director.KindInternal, opDisk, "%s cannot be mounted: %w", disk.Path, err)
 	}
+	boot, err := booted()
+	if err == nil {
+		err = p.settle(boot, time.Now())
+	}
+	if err != nil {
+		return errors.Join(err, unix.Unmount(p.Data, 0))
+	}
 	name := ""
 	if given, err := ReadGiven(ctx); err == nil { // what is wrong with it is said by the setup
 		name = strings.ToLower(strings.TrimSpace(given.Properties["hostname"]))

@@ -9,14 +9,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/backup/s3test"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/pki"
 )
@@ -24,43 +22,10 @@ import (
 // startS3 starts a real S3 server with the bucket clusters, and returns how one gets into it.
 func startS3(t *testing.T) Place {
 	t.Helper()
-	out, err := exec.Command("../../test/s3/build.sh").Output()
-	if err != nil {
-		if os.Getenv("KAAS_REQUIRE_REAL") == "" {
-			t.Skipf("the S3 server cannot be built: %v", err)
-		}
-		t.Fatal(err)
-	}
-	dir := t.TempDir()
-	ca, cert, key := servingCertificate(t)
-	for name, text := range map[string][]byte{"tls.crt": cert, "tls.key": key} {
-		if err := os.WriteFile(filepath.Join(dir, name), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.MkdirAll(filepath.Join(dir, "data/clusters"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	address := freeAddress(t)
-	cmd := exec.Command(strings.TrimSpace(string(out)), "--port", address, "--cert", filepath.Join(dir, "tls.crt"),
-		"--key", filepath.Join(dir, "tls.key"), "posix", filepath.Join(dir, "data"))
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=director", "ROOT_SECRET_KEY=a-key-of-the-test")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if t.Failed() {
-			t.Logf("the server said:\n%s", said.String())
-		}
-	})
+	s := s3test.Start(t)
 	return Place{
-		URL: "https://" + address, Bucket: "clusters", Prefix: "site-a/backups", Region: "us-east-1", CA: string(ca),
-		Key: "director", Secret: "a-key-of-the-test",
-		Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32")},
+		URL: s.URL, Bucket: s.Bucket, Prefix: "site-a/backups", Region: s.Region, CA: s.CA, Key: s.Key,
+		Secret: s.Secret, Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32")},
 	}
 }
 
@@ -131,7 +96,10 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 	t.Parallel()
 	place := startS3(t)
 	answering(t, place)
-	ca, _, _ := servingCertificate(t)
+	another, err := pki.NewCA("another")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, tt := range map[string]struct {
 		change func(*Place)
 		want   string
@@ -139,7 +107,7 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 		"no bucket":     {func(p *Place) { p.Bucket = "nowhere" }, "has no such bucket"},
 		"wrong secret":  {func(p *Place) { p.Secret = "another" }, "does not let the director in"},
 		"wrong key":     {func(p *Place) { p.Key = "somebody" }, "does not work"},
-		"another CA":    {func(p *Place) { p.CA = string(ca) }, "certificate"},
+		"another CA":    {func(p *Place) { p.CA = another.Cert }, "certificate"},
 		"not allowed":   {func(p *Place) { p.Networks = confine.Private() }, "not allowed"},
 		"nobody there":  {func(p *Place) { p.URL = "https://" + freeAddress(t) }, "does not work"},
 		"no TLS behind": {func(p *Place) { p.URL = plainServer(t) }, "does not work"},
@@ -170,18 +138,4 @@ func plainServer(t *testing.T) string {
 	go func() { _ = s.Serve(l) }()
 	t.Cleanup(func() { _ = s.Close() })
 	return "https://" + l.Addr().String()
-}
-
-// servingCertificate returns a new authority, and a certificate of it for this machine's loopback with its key.
-func servingCertificate(t *testing.T) (ca, cert, key []byte) {
-	t.Helper()
-	authority, err := pki.NewCA("backups")
-	if err != nil {
-		t.Fatal(err)
-	}
-	pair, err := pki.ServerCert(authority, nil, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Hour)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return []byte(authority.Cert), []byte(pair.Cert), []byte(pair.Key.Reveal())
 }

@@ -31,8 +31,9 @@ type Target interface {
 
 // The files of a backup.
 const (
-	archiveSuffix  = ".db.zst.age"
-	manifestSuffix = ".json"
+	archiveSuffix = ".db.zst.age"
+	// ManifestSuffix ends the names of manifests, and of no other file.
+	ManifestSuffix = ".json"
 )
 
 // Dir is where the backups of a cluster lie in a target.
@@ -45,14 +46,14 @@ func (m Manifest) ArchiveName() string {
 
 // ManifestName is the file that is written last: without it there is no backup.
 func (m Manifest) ManifestName() string {
-	return path.Join(Dir(m.Cluster, m.ClusterUID), m.ID+manifestSuffix)
+	return path.Join(Dir(m.Cluster, m.ClusterUID), m.ID+ManifestSuffix)
 }
 
 // IDs returns the ids of the complete backups among the files of a cluster, sorted.
 func IDs(files []string) []string {
 	var out []string
 	for _, f := range files {
-		if id, ok := strings.CutSuffix(path.Base(f), manifestSuffix); ok {
+		if id, ok := strings.CutSuffix(path.Base(f), ManifestSuffix); ok {
 			out = append(out, id)
 		}
 	}

@@ -48,6 +48,9 @@ type Accounts interface {
 	OpenBackup(ctx context.Context, target string, b model.S3Bucket) (director.Credentials, error)
 }
 
+// manifestLimit is more than any manifest has.
+const manifestLimit = 1 << 20
+
 // Service keeps backups. It is safe for concurrent use.
 type Service struct{ c Config }
 
@@ -253,16 +256,7 @@ func (s *Service) fetch(ctx context.Context, e backup.Entry, w io.Writer) (backu
 	if err != nil {
 		return backup.Manifest{}, err
 	}
-	r, err := target.Get(ctx, e.ManifestName())
-	if err != nil {
-		return backup.Manifest{}, err
-	}
-	defer func() { _ = r.Close() }()
-	file, err := io.ReadAll(io.LimitReader(r, 1<<20))
-	if err != nil {
-		return backup.Manifest{}, err
-	}
-	m, err := backup.Open(file, s.c.Box)
+	m, err := s.manifest(ctx, target, e.ManifestName())
 	if err != nil {
 		return m, err
 	}

@@ -3,6 +3,7 @@ package backups
 import (
 	"bytes"
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"errors"
 	"fmt"
@@ -14,11 +15,15 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 // shelf is a service with the target near in a directory.
@@ -28,7 +33,7 @@ type shelf struct {
 	now time.Time
 }
 
-func open(t *testing.T, retention string) *shelf {
+func open(t testing.TB, retention string) *shelf {
 	t.Helper()
 	lab := servicetest.Open(t, 0, 0)
 	box, err := seal.Open(filepath.Join(t.TempDir(), "key"), true)
@@ -45,6 +50,18 @@ func open(t *testing.T, retention string) *shelf {
 	return s
 }
 
+// cluster makes the document of the cluster demo, and returns its UID.
+func (s *shelf) cluster(t *testing.T) string {
+	t.Helper()
+	servicetest.Put(t, s.c.Store, "apiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: demo}\n"+
+		"spec: {release: k8s, provider: lab, image: node, network: net, backup: {targets: [near, far], maxAge: 5h}}\n")
+	docs, err := s.c.Store.Documents(t.Context(), model.KindCluster)
+	if err != nil || len(docs) != 1 {
+		t.Fatal(docs, err)
+	}
+	return docs[0].UID
+}
+
 // content is like a snapshot of etcd: pages, and their digest at the end.
 func content(mark byte) []byte {
 	pages := bytes.Repeat([]byte{mark}, 64<<10)
@@ -54,8 +71,14 @@ func content(mark byte) []byte {
 
 func (s *shelf) save(t *testing.T, id string, mark byte) {
 	t.Helper()
+	s.saveOf(t, "u1", id, mark)
+}
+
+// saveOf makes a backup of the cluster demo of that UID.
+func (s *shelf) saveOf(t *testing.T, uid, id string, mark byte) {
+	t.Helper()
 	_, err := s.Save(t.Context(), backup.Making{
-		ID: id, Cluster: "demo", ClusterUID: "u1", Target: "near", Kubernetes: "v1.37.1",
+		ID: id, Cluster: "demo", ClusterUID: uid, Target: "near", Kubernetes: "v1.37.1",
 	}, func(_ context.Context, w io.Writer) error {
 		_, err := w.Write(content(mark))
 		return err
@@ -111,6 +134,143 @@ func TestBackupComesBack(t *testing.T) {
 	}
 	if ids, files := s.ids(t); !slices.Equal(ids, []string{"b"}) || len(files) != 2 {
 		t.Errorf("%v in %v", ids, files)
+	}
+}
+
+// A director that was restored from an older bundle knows only what was made before it.
+func TestRereadFindsWhatTheListHasNot(t *testing.T) {
+	t.Parallel()
+	s := open(t, "{count: 9}")
+	uid := s.cluster(t)
+	for i, id := range []string{"a", "b", "c", "d"} {
+		s.saveOf(t, uid, id, byte(i))
+	}
+	dir := filepath.Join(s.dir, "demo-"+uid)
+	if err := errors.Join(
+		s.c.Store.Update(t.Context(), func(tx *store.Tx) error {
+			return errors.Join(tx.ForgetBackup("b"), tx.ForgetBackup("c"), tx.ForgetBackup("d"))
+		}),
+		os.Remove(filepath.Join(dir, "a.json")),
+		os.Rename(filepath.Join(dir, "c.json"), filepath.Join(dir, "moved.json")),
+		os.WriteFile(filepath.Join(dir, "d.json"), []byte(`{"manifest": {"format": 1}, "proof": ""}`), 0o600),
+		os.WriteFile(filepath.Join(dir, "notes.txt"), []byte("of a person"), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	got, err := s.Reread(t.Context(), "ann", "near")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var refused []string
+	for _, r := range got.Refused {
+		refused = append(refused, filepath.Base(r.File))
+	}
+	if got.Found != 1 || !slices.Equal(got.Added, []string{"b"}) || !slices.Equal(got.Missing, []string{"a"}) ||
+		!slices.Equal(refused, []string{"d.json", "moved.json"}) {
+		t.Errorf("%+v", got)
+	}
+	if ids, _ := s.ids(t); !slices.Equal(ids, []string{"b", "a"}) {
+		t.Errorf("the list has %v", ids)
+	}
+	if e, err := s.Get(t.Context(), "a"); err != nil || e.Problem == "" {
+		t.Errorf("what is gone is listed as %+v, %v", e, err)
+	}
+	if e, err := s.Verify(t.Context(), "ann", "b"); err != nil || e.Problem != "" {
+		t.Errorf("what was found is %+v, %v", e, err)
+	}
+	again, err := s.Reread(t.Context(), "ann", "near")
+	if err != nil || len(again.Added) != 0 || again.Found != 1 {
+		t.Errorf("a second look adds %+v, %v", again, err)
+	}
+	if _, err := s.Reread(t.Context(), "ann", "far"); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("an unknown target is %v", err)
+	}
+}
+
+// The target that is furthest behind makes a cluster late, and a new cluster has as much time for its first backup.
+func TestLateBackups(t *testing.T) {
+	t.Parallel()
+	s := open(t, "{count: 9}")
+	uid := s.cluster(t)
+	servicetest.Put(t, s.c.Store, fmt.Sprintf("apiVersion: kaas/v1\nkind: BackupTarget\nmetadata: {name: far}\n"+
+		"spec: {type: directory, directory: %s-far}\n", s.dir))
+	s.c.Dirs = append(s.c.Dirs, confine.Dirs{s.dir + "-far"}...)
+	want := func(when string, installed, late bool) {
+		t.Helper()
+		ages, err := s.Ages(t.Context())
+		if err != nil || (len(ages) == 1) != installed {
+			t.Fatalf("%s: %+v, %v", when, ages, err)
+		}
+		if installed && ages[0].Late != late {
+			t.Errorf("%s: late is %t", when, ages[0].Late)
+		}
+	}
+	save := func(id, target string) {
+		t.Helper()
+		if _, err := s.Save(t.Context(), backup.Making{
+			ID: id, Cluster: "demo", ClusterUID: uid, Target: target,
+		}, func(_ context.Context, w io.Writer) error {
+			_, err := w.Write(content(1))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want("before it is installed", false, false)
+	docs, err := s.c.Store.Documents(t.Context(), model.KindCluster)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.c.Store.Update(t.Context(), func(tx *store.Tx) error {
+		return tx.PutInstalled(store.Installed{UID: uid, Name: "demo", Document: docs[0].Document, At: s.now})
+	}); err != nil {
+		t.Fatal(err)
+	}
+	want("as it is installed", true, false)
+	s.now = s.now.Add(6 * time.Hour)
+	want("without a first backup", true, true)
+	save("a", "near")
+	want("with a backup in one of two targets", true, true)
+	save("b", "far")
+	want("with a backup in both", true, false)
+	s.now = s.now.Add(6 * time.Hour)
+	save("c", "near")
+	want("when one is behind", true, true)
+	if due, err := s.Due(t.Context(), ""); err != nil || !slices.Equal(due, []string{"demo"}) {
+		t.Errorf("%v, %v", due, err)
+	}
+	if _, err := s.Due(t.Context(), "other"); director.KindOf(err) != director.KindConflict {
+		t.Errorf("err = %v", err)
+	}
+}
+
+// A target without space says so, keeps the backups that it has, and has no half of another.
+func TestFullTarget(t *testing.T) {
+	t.Parallel()
+	s := open(t, "{count: 9}")
+	if err := os.MkdirAll(s.dir, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("none", s.dir, "tmpfs", 0, "size=256k"); err != nil {
+		t.Fatalf("a file system cannot be mounted, which needs root as all of make test does: %v", err)
+	}
+	t.Cleanup(func() { _ = unix.Unmount(s.dir, 0) })
+	s.save(t, "a", 1)
+	_, err := s.Save(t.Context(), backup.Making{
+		ID: "b", Cluster: "demo", ClusterUID: "u1", Target: "near", Kubernetes: "v1.37.1",
+	}, func(_ context.Context, w io.Writer) error {
+		_, err := io.CopyN(w, rand.Reader, 1<<20) // what cannot be compressed
+		return err
+	})
+	if director.KindOf(err) != director.KindExhausted {
+		t.Errorf("%s: %v", director.KindOf(err), err)
+	}
+	if ids, files := s.ids(t); !slices.Equal(ids, []string{"a"}) ||
+		!slices.Equal(files, []string{"a.db.zst.age", "a.json"}) {
+		t.Errorf("%v in %v", ids, files)
+	}
+	if e, err := s.Verify(t.Context(), "ann", "a"); err != nil || e.Problem != "" {
+		t.Errorf("the backup from before is %+v, %v", e, err)
 	}
 }
 

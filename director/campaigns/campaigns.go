@@ -305,7 +305,7 @@ func (s *Service) versionFits(ctx context.Context, wanted []string, cluster stri
 		return true, nil
 	}
 	version, err := s.version(ctx, cluster)
-	return version != "" && fitsVersion(wanted, version), err
+	return version != "" && model.FitsVersion(wanted, version), err
 }
 
 // version is the Kubernetes version that was installed; empty for none, or one whose release is gone.

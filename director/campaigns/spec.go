@@ -230,11 +230,3 @@ func request(t director.CampaignTarget) plan.Request {
 	}
 	return plan.Request{Operation: plan.Operation(t.Operation)}
 }
-
-// fitsVersion reports whether the version is one of those wanted: v1.36 is each v1.36.x.
-func fitsVersion(wanted []string, version string) bool {
-	return len(wanted) == 0 || slices.ContainsFunc(wanted, func(w string) bool {
-		w = "v" + strings.TrimPrefix(w, "v")
-		return w == version || strings.HasPrefix(version, w+".")
-	})
-}

@@ -243,6 +243,9 @@ func (s *Service) assign(ctx context.Context, c director.Campaign, now time.Time
 func (s *Service) plan(ctx context.Context, c director.Campaign, m director.CampaignCluster) error {
 	r := request(c.Spec.Target)
 	err := s.suitable(ctx, c, m)
+	if err == nil && m.Plan != "" {
+		err = s.yields(ctx, m, r.Operation)
+	}
 	made := false
 	var v plan.View
 	if err == nil {
@@ -271,6 +274,28 @@ func (s *Service) plan(ctx context.Context, c director.Campaign, m director.Camp
 		return perr
 	}
 	return s.verdict(ctx, c, m, director.CampaignRefused, messageOf(err), director.HintOf(err), path)
+}
+
+// yields is a conflict while another's plan waits for the cluster, which was made in place of the campaign's: to plan
+// again would discard it.
+func (s *Service) yields(ctx context.Context, m director.CampaignCluster, op plan.Operation) error {
+	waiting, err := s.Store.Plans(ctx, store.PlanFilter{
+		Cluster: m.Name, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved}, Of: store.LaneOf(op),
+	})
+	if err != nil {
+		return err
+	}
+	for _, id := range waiting {
+		if id == m.Plan {
+			continue
+		}
+		e := director.Errorf(
+			director.KindConflict, "campaigns.plan", "plan %s was made in place of the campaign's, and waits", id,
+		).WithHint("start it, or discard it: directorctl discard %s", id)
+		e.Holder = &director.Holder{Plan: id, Cluster: m.Name}
+		return e
+	}
+	return nil
 }
 
 // suitable returns why the cluster cannot have a plan of the campaign, beyond what planning says.

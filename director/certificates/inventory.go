@@ -20,6 +20,8 @@ import (
 // Store keeps what was seen.
 type Store interface {
 	Machines(ctx context.Context) ([]director.Machine, error)
+	// Members lists the machines that are nodes of their clusters, by name.
+	Members(ctx context.Context) ([]director.Member, error)
 	PutCertificates(ctx context.Context, sights []director.CertificateSight) error
 	KeepCertificates(ctx context.Context, nodes map[string][]string) error
 	Certificates(
@@ -45,16 +47,20 @@ type Config struct {
 	Read func(ctx context.Context, m director.Machine, script string) (string, error)
 	// Connect connects to a cluster; nil where clusters are not asked. A nil Holder has none.
 	Connect func(ctx context.Context, uid, name, endpoint string) (Holder, error)
-	// Own returns the director's own certificates, authorities first.
-	Own func() []Own
-	Now func() time.Time
-	Log *slog.Logger
+	// Own returns the director's own certificates, and those of outer authorities. No two have the same place.
+	Own func(ctx context.Context) ([]Own, error)
+	// Keys returns the keys of a cluster that are no certificates, and OwnKeys those of the director.
+	Keys    func(ctx context.Context, uid string) ([]director.Key, error)
+	OwnKeys func(ctx context.Context) ([]director.Key, error)
+	Now     func() time.Time
+	Log     *slog.Logger
 }
 
-// Own is a certificate of the director.
+// Own are certificates of the director under one name.
 type Own struct {
-	Name, Place string
-	Certificate *x509.Certificate
+	Name, Place, PEM string
+	Problem          string // what is wrong with them; empty if nothing is
+	Err              error  // why they could not be read
 }
 
 // Inventory knows which certificates there are, where they were seen, and when. Looking needs no API server: nodes are
@@ -97,17 +103,14 @@ const Every = 10 * time.Minute
 func (i *Inventory) Tick(ctx context.Context) error {
 	i.ticking.Lock()
 	defer i.ticking.Unlock()
-	machines, err := i.Store.Machines(ctx)
+	list, err := i.Store.Members(ctx)
 	if err != nil {
 		return err
 	}
-	slices.SortFunc(machines, func(a, b director.Machine) int { return cmp.Compare(a.Name, b.Name) })
 	members, names := map[string]string{}, map[string]string{}
-	for _, m := range machines {
-		if m.Deleted.IsZero() && m.ClusterUID != "" && member(m) {
-			members[m.ClusterUID] += m.Name + " " + m.Address + "\n"
-			names[m.ClusterUID] = m.Cluster
-		}
+	for _, m := range list {
+		members[m.ClusterUID] += m.Name + " " + m.Address + "\n"
+		names[m.ClusterUID] = m.Cluster
 	}
 	now := i.Now()
 	if now.Sub(i.looked) >= Every {
@@ -147,7 +150,7 @@ func (i *Inventory) Look(ctx context.Context, cluster string) error {
 		}
 	}
 	if cluster == "" {
-		if err := i.Store.PutCertificates(ctx, i.own()); err != nil {
+		if err := i.LookAtOwn(ctx); err != nil {
 			return err
 		}
 	}
@@ -168,12 +171,40 @@ func (i *Inventory) Look(ctx context.Context, cluster string) error {
 	return err
 }
 
-func (i *Inventory) own() []director.CertificateSight {
-	sight := director.CertificateSight{Source: director.CertificateDatabase, At: i.Now()}
-	for _, o := range i.Own() {
-		sight.Certificates = append(sight.Certificates, noted(o.Name, o.Place, o.Certificate))
+// LookAtOwn looks at the director's own certificates, and those of outer authorities, and writes down what it sees.
+func (i *Inventory) LookAtOwn(ctx context.Context) error {
+	own, err := i.own(ctx)
+	if err != nil {
+		return err
 	}
-	return []director.CertificateSight{sight}
+	return i.Store.PutCertificates(ctx, own)
+}
+
+// own looks at the director's own. What cannot be read keeps what was seen of it last, and so does the rest then that
+// is gone.
+func (i *Inventory) own(ctx context.Context) ([]director.CertificateSight, error) {
+	own, err := i.Own(ctx)
+	if err != nil {
+		return nil, err
+	}
+	whole := director.CertificateSight{Source: director.CertificateDatabase, At: i.Now()}
+	var each []director.CertificateSight
+	for _, o := range own {
+		one := director.CertificateSight{Source: whole.Source, Place: o.Place, At: whole.At}
+		if o.Err != nil {
+			one.Problem, whole.Problem = line(o.Err.Error()), "not all could be read"
+		}
+		one.Certificates = parsed(o.Name, o.Place, o.PEM)
+		for k := range one.Certificates {
+			one.Certificates[k].Problem = line(o.Problem)
+		}
+		whole.Certificates = append(whole.Certificates, one.Certificates...)
+		each = append(each, one)
+	}
+	if whole.Problem != "" {
+		return each, nil
+	}
+	return []director.CertificateSight{whole}, nil
 }
 
 // source is one that is looked at.

@@ -31,6 +31,8 @@ func (h held) HeldCertificates(context.Context) ([]kube.HeldCertificate, error) 
 
 func (held) Close() {}
 
+func noneOwn(context.Context) ([]certificates.Own, error) { return nil, nil }
+
 // machines is a real store, with machines that no plan has made.
 type machines struct {
 	*store.Store
@@ -38,6 +40,16 @@ type machines struct {
 }
 
 func (m machines) Machines(context.Context) ([]director.Machine, error) { return m.list, nil }
+
+func (m machines) Members(context.Context) (out []director.Member, err error) {
+	for _, n := range m.list {
+		if n.Kubernetes != "" {
+			out = append(out, director.Member{ClusterUID: n.ClusterUID, Cluster: n.Cluster, Name: n.Name, Address: n.Address})
+		}
+	}
+	slices.SortFunc(out, func(a, b director.Member) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
 
 // nodeRoot writes what kubeadm and a kubelet leave on a master, below a directory.
 func nodeRoot(t *testing.T, p pki.ClusterPKI) string {
@@ -117,7 +129,7 @@ func TestInventory(t *testing.T) {
 		Connect: func(context.Context, string, string, string) (certificates.Holder, error) {
 			return held{p.FrontProxyCA.Cert}, nil
 		},
-		Own: func() []certificates.Own { return nil }, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Own: noneOwn, Now: time.Now, Log: slog.New(slog.DiscardHandler),
 	})
 	found, looked, err := i.Verify(t.Context(), director.CertificateQuery{})
 	if err != nil {
@@ -175,7 +187,7 @@ func TestTick(t *testing.T) {
 			read = append(read, m.Name)
 			return "", nil
 		},
-		Own: func() []certificates.Own { return nil }, Now: func() time.Time { return now },
+		Own: noneOwn, Now: func() time.Time { return now },
 		Log: slog.New(slog.DiscardHandler),
 	})
 	node := func(name string) director.Machine {

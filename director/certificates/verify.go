@@ -37,6 +37,22 @@ func (i *Inventory) Verify(ctx context.Context, q director.CertificateQuery) ([]
 	return findings(list, i.Now()), len(list), nil
 }
 
+// renewal says what renews the certificate, or replaces an authority, before its end or after it.
+func renewal(c director.Certificate, ended bool) string {
+	authority := c.Rotation()
+	switch {
+	case c.Cluster == "" && c.Name == director.CertificateACME:
+		return "see in the director's log why it was not renewed"
+	case c.Cluster == "" || c.Source == director.CertificateAPI || c.CA && authority == "":
+		return "renew it before its end"
+	case ended:
+		return "directorctl certs rotate " + c.Cluster + " --cold"
+	case c.CA:
+		return "directorctl rotate " + authority + " " + c.Cluster
+	}
+	return "directorctl certs rotate " + c.Cluster
+}
+
 func findings(list []director.Certificate, now time.Time) []Finding {
 	type at struct{ cluster, node, name string }
 	filed := map[at]director.Certificate{}
@@ -50,23 +66,20 @@ func findings(list []director.Certificate, now time.Time) []Finding {
 		add := func(next, what string, args ...any) {
 			out = append(out, Finding{c, fmt.Sprintf(what, args...), next})
 		}
-		rotate := "directorctl certs rotate " + c.Cluster
-		if c.CA || c.Source == director.CertificateAPI || c.Cluster == "" {
-			rotate = "renew it before its end"
-		}
+		rotate := renewal(c, false)
 		switch left := c.Ends.Sub(now); {
-		case left <= 0 && c.Cluster != "" && !c.CA && c.Source != director.CertificateAPI:
-			add(rotate+" --cold", "ended on %s", c.Ends.Format(time.RFC3339))
 		case left <= 0:
-			add(rotate, "ended on %s", c.Ends.Format(time.RFC3339))
+			add(renewal(c, true), "ended on %s", c.Ends.Format(time.RFC3339))
 		case c.Begins.After(now):
 			add("compare the clocks of the node and the director", "begins on %s only", c.Begins.Format(time.RFC3339))
-		case left < Soon && left < c.Ends.Sub(c.Begins)/2:
+		case c.EndsWithin(Soon, now) && left < c.Ends.Sub(c.Begins)/2:
 			add(rotate, "ends on %s", c.Ends.Format(time.RFC3339))
 		}
 		switch file, known := filed[at{c.ClusterUID, c.Node, c.Name}]; {
 		case c.Stale():
 			add("see whether the machine is up", "was not seen since %s: %s", c.Seen.Format(time.RFC3339), c.Problem)
+		case c.Problem != "" && c.Cluster == "":
+			add("see acme in the director's configuration, and the director's log", "%s", c.Problem)
 		case c.Problem != "":
 			add("see whose machine or which clock it is", "%s", c.Problem)
 		case c.Source == director.CertificateTLS && known && file.Fingerprint != c.Fingerprint:

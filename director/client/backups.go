@@ -37,6 +37,14 @@ func (c *clusterCalls) VerifyBackup(ctx context.Context, id string) (wire.Backup
 	return v, err
 }
 
+// RereadBackupTarget compares the list of backups with what lies in the target.
+func (c *clusterCalls) RereadBackupTarget(ctx context.Context, target string) (wire.BackupsReread, error) {
+	var v wire.BackupsReread
+	path := "/backup-targets/" + url.PathEscape(target) + "/reread"
+	err := c.call(ctx, request{method: http.MethodPost, path: path}, &v)
+	return v, err
+}
+
 // DeleteBackup deletes a backup in its target.
 func (c *clusterCalls) DeleteBackup(ctx context.Context, id string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/backups/" + url.PathEscape(id)}, nil)

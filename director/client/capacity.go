@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -38,4 +39,38 @@ func (c *clusterCalls) capacity(ctx context.Context, q url.Values) ([]wire.Capac
 	var v wire.Capacities
 	err := c.call(ctx, request{method: http.MethodGet, path: "/capacity", query: q}, &v)
 	return v.Items, err
+}
+
+// AddressFilter narrows NetworkAddresses. What is empty does not narrow.
+type AddressFilter struct {
+	Text string // in the address, the node or the cluster
+	Uses []string
+}
+
+// NetworkAddresses lists the addresses of the network that are in use.
+func (c *clusterCalls) NetworkAddresses(
+	ctx context.Context, network string, f AddressFilter,
+) (wire.NetworkAddresses, error) {
+	q := url.Values{"limit": {strconv.Itoa(mostPerPage)}}
+	if f.Text != "" {
+		q.Set("q", f.Text)
+	}
+	if len(f.Uses) > 0 {
+		q.Set("use", strings.Join(f.Uses, ","))
+	}
+	var out wire.NetworkAddresses
+	for {
+		var part wire.NetworkAddresses
+		err := c.call(
+			ctx, request{method: http.MethodGet, path: "/networks/" + network + "/addresses", query: q}, &part,
+		)
+		if err != nil {
+			return out, err
+		}
+		part.Items = append(out.Items, part.Items...)
+		if out = part; out.Continue == "" {
+			return out, nil
+		}
+		q.Set("continue", out.Continue)
+	}
 }

@@ -49,3 +49,14 @@ func (c *clusterCalls) VerifyCertificates(ctx context.Context, cluster string) (
 	err := c.call(ctx, request{method: http.MethodPost, path: "/certificates/verify", query: q}, &v)
 	return v, err
 }
+
+// Keys lists the keys of the cluster that are no certificates, or of the director and all clusters.
+func (c *clusterCalls) Keys(ctx context.Context, cluster string) (wire.Keys, error) {
+	q := url.Values{}
+	if cluster != "" {
+		q.Set("cluster", cluster)
+	}
+	var l wire.Keys
+	err := c.call(ctx, request{method: http.MethodGet, path: "/keys", query: q}, &l)
+	return l, err
+}

@@ -198,7 +198,7 @@ func (c *connection) send(ctx context.Context, r request) (*http.Response, error
 	case *io.SectionReader:
 		body = b
 	default:
-		raw, err := json.Marshal(b)
+		raw, err := wire.Marshal(b)
 		if err != nil {
 			return nil, director.Errorf(director.KindInternal, op, "encoding the request: %w", err)
 		}
@@ -335,44 +335,4 @@ func (c *connection) text(ctx context.Context, r request) ([]byte, error) {
 	return b, nil
 }
 
-// Login returns a new session. The client itself does not use its token.
-// Logout ends the client's token.
-// Me says whose token the client has.
-// ChangePassword replaces the user's password.
-// Version returns what runs on the server. It needs no token.
-// Ready returns nil when the director can work. It needs no token.
-// Apply stores the documents of a YAML stream, all or none. source is what errors call the text.
-// ApplyIf is Apply of a single document if it still is at the version that the tag names; the tag "" is no condition.
 func documentPath(ref model.Ref) string { return "/documents/" + string(ref.Kind) + "/" + ref.Name }
-
-// Documents lists documents of a kind.
-// Document returns one document.
-// DocumentYAML returns one document, or all of a kind if ref has no name, as a text that can be applied again.
-// DeleteDocument removes a document that nothing uses.
-// Clusters lists the clusters with their state, or the named fields of it.
-// ClusterPage returns the part of the list of clusters that an earlier part names as its continue; the first one for
-// "".
-// Cluster returns the state of one cluster.
-// Nodes shows the nodes of the cluster. The cluster itself is asked.
-// Rehearse is a dry run of a drain: it returns the pods that would be evicted, and what would block them.
-// MakePlan freezes a plan for the cluster. Without an operation it is what brings the cluster to its document.
-// UserKubeconfig returns the kubeconfig for everyone, which holds no secret.
-// Kubeconfig mints an administrator's kubeconfig; ttl 0 lets the director choose.
-// BreakGlass mints a kubeconfig that the cluster accepts whatever its RBAC says.
-// RevokeKubeconfigs ends all that Kubeconfig has minted for the cluster.
-// Inventory returns what a playbook run of the cluster would get, by path, without secrets.
-// ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate; ttl 0 lets the director
-// choose how long that is good for.
-// Plan returns one plan with the state of its run.
-// StartPlan starts the plan with the hash.
-// CancelPlan stops the plan between steps, or ends its running steps too.
-// ApprovePlan agrees to the start of the plan with the hash.
-// PausePlan keeps further steps from starting.
-// RetryPlan continues a stopped plan: with step only that one runs again, otherwise every step that failed, was parked
-// or was undone.
-// SkipStep leaves the step out of the plan.
-// UndoPlan undoes what the stopped plan did.
-// DiscardPlan gives up a plan that does not run.
-// StepLog opens the log of a step from a byte offset to where it ends now; attempt 0 is the latest. The caller closes
-// it.
-// Archive opens the archive of a plan, a tar.gz. The caller closes it.

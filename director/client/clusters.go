@@ -12,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
+// Clusters lists the clusters with their state, or the named fields of it.
 func (c *clusterCalls) Clusters(ctx context.Context, fields ...string) ([]wire.Cluster, error) {
 	var items []wire.Cluster
 	for after := ""; ; {
@@ -26,6 +27,8 @@ func (c *clusterCalls) Clusters(ctx context.Context, fields ...string) ([]wire.C
 	}
 }
 
+// ClusterPage returns the part of the list of clusters that an earlier part names as its continue; the first one for
+// "".
 func (c *clusterCalls) ClusterPage(ctx context.Context, after string, fields ...string) (wire.Clusters, error) {
 	q := url.Values{"limit": {strconv.Itoa(mostPerPage)}}
 	if len(fields) > 0 {
@@ -39,18 +42,21 @@ func (c *clusterCalls) ClusterPage(ctx context.Context, after string, fields ...
 	return l, err
 }
 
+// Cluster returns the state of one cluster.
 func (c *clusterCalls) Cluster(ctx context.Context, name string) (wire.Cluster, error) {
 	var v wire.Cluster
 	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + name}, &v)
 	return v, err
 }
 
+// Nodes shows the nodes of the cluster. The cluster itself is asked.
 func (c *clusterCalls) Nodes(ctx context.Context, cluster string) (wire.Nodes, error) {
 	var v wire.Nodes
 	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/nodes"}, &v)
 	return v, err
 }
 
+// Rehearse is a dry run of a drain: it returns the pods that would be evicted, and what would block them.
 func (c *clusterCalls) Rehearse(
 	ctx context.Context, cluster, node string, unmanaged, emptyDir bool,
 ) ([]wire.Eviction, error) {
@@ -77,6 +83,7 @@ func (c *clusterCalls) ConsoleOf(ctx context.Context, cluster, node string, most
 	return v, err
 }
 
+// Kubeconfig mints an administrator's kubeconfig; ttl 0 lets the director choose.
 func (c *clusterCalls) Kubeconfig(ctx context.Context, cluster string, ttl time.Duration) ([]byte, error) {
 	return c.text(ctx, request{
 		method: http.MethodPost, path: "/clusters/" + cluster + "/kubeconfig",
@@ -90,12 +97,14 @@ func (c *clusterCalls) ClusterToken(ctx context.Context, cluster string) (wire.C
 	return t, err
 }
 
+// UserKubeconfig returns the kubeconfig for everyone, which holds no secret.
 func (c *clusterCalls) UserKubeconfig(ctx context.Context, cluster string) ([]byte, error) {
 	return c.text(ctx, request{
 		method: http.MethodGet, path: "/clusters/" + cluster + "/kubeconfig", accept: "application/yaml",
 	})
 }
 
+// BreakGlass mints a kubeconfig that the cluster accepts whatever its RBAC says.
 func (c *clusterCalls) BreakGlass(
 	ctx context.Context, cluster string, password director.Secret, ttl time.Duration,
 ) ([]byte, error) {
@@ -105,16 +114,20 @@ func (c *clusterCalls) BreakGlass(
 	})
 }
 
+// RevokeKubeconfigs ends all that Kubeconfig has minted for the cluster.
 func (c *clusterCalls) RevokeKubeconfigs(ctx context.Context, cluster string) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: "/clusters/" + cluster + "/kubeconfig"}, nil)
 }
 
+// Inventory returns what a playbook run of the cluster would get, by path, without secrets.
 func (c *clusterCalls) Inventory(ctx context.Context, cluster string) (map[string]string, error) {
 	var i wire.Inventory
 	err := c.call(ctx, request{method: http.MethodGet, path: "/clusters/" + cluster + "/inventory"}, &i)
 	return i.Files, err
 }
 
+// ExportInventory is Inventory with the cluster's secrets and an SSH key with a certificate; ttl 0 lets the director
+// choose how long that is good for.
 func (c *clusterCalls) ExportInventory(
 	ctx context.Context, cluster string, password director.Secret, ttl time.Duration,
 ) (map[string]string, error) {

@@ -29,6 +29,13 @@ func (c *providerCalls) ConsulServices(ctx context.Context, name string) ([]wire
 	return v.Items, err
 }
 
+// ConsulGaps lists which nodes have no route to services of the Consul.
+func (c *providerCalls) ConsulGaps(ctx context.Context, name string) (wire.ConsulGaps, error) {
+	var v wire.ConsulGaps
+	err := c.call(ctx, request{method: http.MethodGet, path: "/consuls/" + url.PathEscape(name) + "/gaps"}, &v)
+	return v, err
+}
+
 // SyncConsul compares the Consul now, and repairs it. confirm is the id of removals that are held, or empty.
 func (c *providerCalls) SyncConsul(ctx context.Context, name, confirm string) (wire.ConsulState, error) {
 	var v wire.ConsulState

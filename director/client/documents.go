@@ -9,10 +9,12 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
+// Apply stores the documents of a YAML stream, all or none. source is what errors call the text.
 func (c *documentCalls) Apply(ctx context.Context, text []byte, source string, dryRun bool) (wire.Applied, error) {
 	return c.ApplyIf(ctx, text, source, dryRun, "")
 }
 
+// ApplyIf is Apply of a single document if it still is at the version that the tag names; the tag "" is no condition.
 func (c *documentCalls) ApplyIf(
 	ctx context.Context, text []byte, source string, dryRun bool, tag string,
 ) (wire.Applied, error) {
@@ -48,6 +50,7 @@ func (c *documentCalls) Preview(ctx context.Context, text []byte) (wire.Preview,
 	return p, err
 }
 
+// Documents lists documents of a kind.
 func (c *documentCalls) Documents(ctx context.Context, kind model.Kind) ([]wire.Document, error) {
 	return all(func(q url.Values) ([]wire.Document, string, error) {
 		var d wire.Documents
@@ -56,12 +59,14 @@ func (c *documentCalls) Documents(ctx context.Context, kind model.Kind) ([]wire.
 	})
 }
 
+// Document returns one document.
 func (c *documentCalls) Document(ctx context.Context, ref model.Ref) (wire.Document, error) {
 	var d wire.Document
 	err := c.call(ctx, request{method: http.MethodGet, path: documentPath(ref)}, &d)
 	return d, err
 }
 
+// DocumentYAML returns one document, or all of a kind if ref has no name, as a text that can be applied again.
 func (c *documentCalls) DocumentYAML(ctx context.Context, ref model.Ref) ([]byte, error) {
 	path := documentPath(ref)
 	if ref.Name == "" {
@@ -70,6 +75,7 @@ func (c *documentCalls) DocumentYAML(ctx context.Context, ref model.Ref) ([]byte
 	return c.text(ctx, request{method: http.MethodGet, path: path, accept: "application/yaml"})
 }
 
+// DeleteDocument removes a document that nothing uses.
 func (c *documentCalls) DeleteDocument(ctx context.Context, ref model.Ref) error {
 	return c.call(ctx, request{method: http.MethodDelete, path: documentPath(ref)}, nil)
 }

@@ -6,6 +6,7 @@ import (
 	"context"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -20,6 +21,7 @@ type Query struct {
 	Text         string // in the name, project, release or endpoint, or in a label, in any case
 	Labels       model.Selector
 	Statuses     []string
+	Versions     []string      // of Kubernetes that are installed: v1.36 is each v1.36.x
 	PlanStatuses []plan.Status // of the plan that holds the cluster or failed on it
 	Project      string
 	Visible      *director.Visible // nil for all
@@ -28,17 +30,24 @@ type Query struct {
 
 // View is what is known of a cluster without asking it.
 type View struct {
+	uid        string
 	Name       string
 	Project    string
+	Created    time.Time // its document
 	Generation int64
 	Status     string // absent, creating, ready, deleting, failed, changing
 	Release    string
+	Version    string // of Kubernetes that is installed; empty for none, or if its release is gone
+	Newer      *Newer // the newest release that it can be upgraded to at once
 	Endpoint   string
 	Nodes      int       // how many machines it has
 	Machines   []Machine // empty in a list without machines
 	Plan       string    // id of the plan that holds it; empty if none
 	PlanStatus plan.Status
 }
+
+// Newer is a release of a newer version of Kubernetes.
+type Newer struct{ Release, Version string }
 
 // Machine is one VM of a cluster.
 type Machine struct {
@@ -54,8 +63,11 @@ type Service struct{ store *store.Store }
 // New returns the service.
 func New(s *store.Store) *Service { return &Service{s} }
 
-// ListClusters lists clusters by name with what is known of each.
+// ListClusters lists clusters in one of the Orders with what is known of each.
 func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.Place, error) {
+	if order, ok := orders[q.Sort]; ok {
+		return s.sorted(ctx, q, order)
+	}
 	var out []View
 	read := func(p director.Page) ([]store.ClusterItem, *director.Place, error) {
 		return s.store.ClusterPage(ctx, q.NamePrefix, q.Visible, p)
@@ -78,6 +90,7 @@ func (s *Service) ListClusters(ctx context.Context, q Query) ([]View, *director.
 func (q Query) fits(c store.ClusterItem, v View) bool {
 	return q.Labels.Match(c.Labels) && (q.Project == "" || v.Project == q.Project) &&
 		(len(q.Statuses) == 0 || slices.Contains(q.Statuses, v.Status)) &&
+		(len(q.Versions) == 0 || v.Version != "" && model.FitsVersion(q.Versions, v.Version)) &&
 		(len(q.PlanStatuses) == 0 || slices.Contains(q.PlanStatuses, v.PlanStatus)) && q.names(c, v)
 }
 
@@ -102,29 +115,25 @@ func (q Query) names(c store.ClusterItem, v View) bool {
 
 // Facets count the clusters that a query leaves, by what they can be narrowed by further.
 type Facets struct {
-	Total, Nodes                               int
-	Statuses, PlanStatuses, Releases, Projects map[string]int
+	Total, Nodes                                         int
+	Statuses, PlanStatuses, Releases, Projects, Versions map[string]int
 }
 
 // CountClusters counts the clusters that the query leaves. Its page does not narrow.
 func (s *Service) CountClusters(ctx context.Context, q Query) (Facets, error) {
 	f := Facets{
 		Statuses: map[string]int{}, PlanStatuses: map[string]int{}, Releases: map[string]int{},
-		Projects: map[string]int{},
+		Projects: map[string]int{}, Versions: map[string]int{},
 	}
-	items, _, err := s.store.ClusterPage(ctx, q.NamePrefix, q.Visible, director.Page{})
-	if err != nil {
-		return f, err
-	}
-	views, err := s.views(ctx, items, false)
-	for i, v := range views {
-		if !q.fits(items[i], v) {
-			continue
-		}
+	views, err := s.all(ctx, q)
+	for _, v := range views {
 		f.Total++
 		f.Nodes += v.Nodes
 		f.Statuses[v.Status]++
 		f.Releases[v.Release]++
+		if v.Version != "" {
+			f.Versions[v.Version]++
+		}
 		if v.PlanStatus != "" {
 			f.PlanStatuses[string(v.PlanStatus)]++
 		}
@@ -133,6 +142,22 @@ func (s *Service) CountClusters(ctx context.Context, q Query) (Facets, error) {
 		}
 	}
 	return f, err
+}
+
+// all returns the clusters that the query leaves, without their machines. Its page does not narrow.
+func (s *Service) all(ctx context.Context, q Query) ([]View, error) {
+	items, _, err := s.store.ClusterPage(ctx, q.NamePrefix, q.Visible, director.Page{})
+	if err != nil {
+		return nil, err
+	}
+	views, err := s.views(ctx, items, false)
+	var out []View
+	for i, v := range views {
+		if q.fits(items[i], v) {
+			out = append(out, v)
+		}
+	}
+	return out, err
 }
 
 // ClusterView returns what is known of the cluster without asking it.
@@ -161,13 +186,18 @@ func (s *Service) views(ctx context.Context, items []store.ClusterItem, withMach
 			return nil, err
 		}
 	}
+	releases, err := s.store.Documents(ctx, model.KindRelease)
+	if err != nil {
+		return nil, err
+	}
 	views := make([]View, len(items))
 	for i, c := range items {
 		v := &views[i]
 		*v = View{
-			Name: c.Name, Project: c.Project, Generation: c.Generation, Status: "absent", Release: c.Release,
-			Endpoint: c.Endpoint,
-			Nodes:    c.Nodes,
+			uid: c.UID, Name: c.Name, Project: c.Project, Created: c.Created, Generation: c.Generation,
+			Status:  "absent",
+			Release: c.Release, Version: c.Version, Newer: newer(c.Version, releases), Endpoint: c.Endpoint,
+			Nodes: c.Nodes,
 		}
 		for _, m := range machines[c.UID] {
 			v.Machines = append(v.Machines, machineOf(m))

@@ -50,6 +50,7 @@ type Export struct {
 	LoadBalancer bool     `yaml:"loadBalancer"` // Services of type LoadBalancer
 	Ingress      bool     `yaml:"ingress"`      // Ingresses
 	Annotated    bool     `yaml:"annotated"`    // Services with the annotation consul.kaas/export: "true"
+	Names        []string `yaml:"names"`        // that objects may take, such as web or shop-*; all if empty
 	Reserved     []string `yaml:"reserved"`     // names in Consul that no object of the cluster may take
 }
 
@@ -91,6 +92,7 @@ const (
 	maxAddresses = 16
 	maxImports   = 200
 	maxReserved  = 1000
+	maxNames     = 100
 )
 
 const namePart = `[A-Za-z0-9]([-A-Za-z0-9]{0,61}[A-Za-z0-9])?`
@@ -156,6 +158,14 @@ func (c Config) validate(p *problems) {
 	p.add(len(c.Export.Reserved) <= maxReserved, "export.reserved", "has too many names", strconv.Itoa(maxReserved))
 	for i, name := range c.Export.Reserved {
 		p.add(label.MatchString(name), fmt.Sprintf("export.reserved[%d]", i), "is not a DNS label", "such as vault")
+	}
+	p.add(len(c.Export.Names) <= maxNames, "export.names", "has too many names", strconv.Itoa(maxNames)+" at most")
+	for i, name := range c.Export.Names {
+		begin := strings.TrimSuffix(strings.TrimSuffix(name, "*"), "-")
+		p.add(
+			label.MatchString(begin), fmt.Sprintf("export.names[%d]", i), "is no name in Consul",
+			"such as web, or shop-*",
+		)
 	}
 	c.Consul.validate(p)
 	c.validateImports(p)

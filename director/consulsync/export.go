@@ -249,8 +249,14 @@ func (x *exporter) candidate(o Object, m metav1.ObjectMeta) (candidate, bool) {
 	case !label.MatchString(c.name):
 		x.refuse(o, ReasonName, "%s is no DNS label, and so no name in Consul; set %s", quote(c.name), AnnotationName)
 		return c, false
-	case c.name == "consul" || slices.Contains(x.cfg.Reserved, c.name):
-		x.refuse(o, ReasonReserved, "the name %s is reserved in Consul; set %s to another one", c.name, AnnotationName)
+	case !x.cfg.allows(c.name):
+		x.refuse(
+			o,
+			ReasonReserved,
+			"the name %s is not for this cluster in Consul; set %s to another one",
+			c.name,
+			AnnotationName,
+		)
 		return c, false
 	}
 	if c.tags, ok = x.tags(o, m.Annotations[AnnotationTags]); !ok {
@@ -258,6 +264,17 @@ func (x *exporter) candidate(o Object, m metav1.ObjectMeta) (candidate, bool) {
 	}
 	c.meta, ok = x.meta(o, m.Annotations)
 	return c, ok
+}
+
+// allows tells whether objects of the cluster may take the name. Those that begin with kaas- are the director's.
+func (e Export) allows(name string) bool {
+	if name == "consul" || strings.HasPrefix(name, "kaas-") || slices.Contains(e.Reserved, name) {
+		return false
+	}
+	return len(e.Names) == 0 || slices.ContainsFunc(e.Names, func(allowed string) bool {
+		begin, all := strings.CutSuffix(allowed, "*")
+		return name == allowed || all && strings.HasPrefix(name, begin)
+	})
 }
 
 func (x *exporter) tags(o Object, text string) ([]string, bool) {

@@ -146,6 +146,7 @@ func TestWantedRefuses(t *testing.T) {
 		"an empty name":           {with(service("a", "s", "10.0.0.1"), AnnotationName, ""), ReasonName},
 		"a long default":          {service(strings.Repeat("n", 40), strings.Repeat("s", 40), "10.0.0.1"), ReasonName},
 		"Consul's own name":       {with(service("a", "s", "10.0.0.1"), AnnotationName, "consul"), ReasonReserved},
+		"a name of the director":  {with(service("a", "s", "10.0.0.1"), AnnotationName, "kaas-api-demo"), ReasonReserved},
 		"a reserved name":         {with(service("a", "s", "10.0.0.1"), AnnotationName, "vault"), ReasonReserved},
 		"a tag with a space":      {with(service("a", "s", "10.0.0.1"), AnnotationTags, "a b"), ReasonInvalid},
 		"too many tags":           {with(service("a", "s", "10.0.0.1"), AnnotationTags, strings.Join(tooManyTags, ",")), ReasonInvalid},
@@ -194,5 +195,21 @@ func TestNamesBelongToANamespace(t *testing.T) {
 			strings.Contains(refusals[0].Message, "namespace shop") {
 			t.Errorf("refusals = %+v, want one of evil/x that does not name the other namespace", refusals)
 		}
+	}
+}
+
+// Names that the cluster may take are those of its configuration, and never the director's.
+func TestAllowedNames(t *testing.T) {
+	t.Parallel()
+	some := Export{Names: []string{"web", "shop-*", "kaas-*"}, Reserved: []string{"shop-db"}}
+	for name, want := range map[string]bool{
+		"web": true, "web-2": false, "shop-a": true, "shop": false, "shop-db": false, "kaas-api-demo": false,
+	} {
+		if got := some.allows(name); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+	if !(Export{}).allows("anything") || (Export{}).allows("kaas-director") {
+		t.Error("without a list every name is allowed but those of the director")
 	}
 }

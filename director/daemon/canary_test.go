@@ -25,6 +25,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/simulate/pretend"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -143,6 +144,7 @@ func TestNoSecretGetsOut(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Stop(t.Context()) }) // below it is stopped with a look at the error
+	playWitness(t, c)
 	api := connect(t, c, d)
 	session, err := api.Login(t.Context(), "admin", "correct horse battery")
 	if err != nil {
@@ -188,6 +190,19 @@ func careless(t *testing.T) Config {
 		{Playbook: "verify", Outcome: "failed", Percent: 100, Msg: "broken on purpose"},
 	}
 	return c
+}
+
+// playWitness has the test's own binary play ansible-playbook, from now on.
+func playWitness(t *testing.T, c Config) {
+	t.Helper()
+	self, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	playbook := filepath.Join(c.StateDir, "simulation", pretend.Name)
+	if err := errors.Join(os.Remove(playbook), os.Symlink(self, playbook)); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // failedPlan creates the cluster, which fails on purpose.

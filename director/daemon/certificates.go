@@ -3,10 +3,16 @@ package daemon
 import (
 	"context"
 	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/acme"
+	"github.com/director-kaas/kaas/director/authorities"
 	"github.com/director-kaas/kaas/director/certificates"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -24,10 +30,14 @@ func (s certificateStore) Machines(ctx context.Context) ([]director.Machine, err
 }
 
 // inventoryOf returns the inventory of certificates of this director and its clusters.
-func (d *Daemon) inventoryOf(db *store.Store, env steps.Env, server *pki.Server) *certificates.Inventory {
+func (d *Daemon) inventoryOf(
+	db *store.Store, env steps.Env, server *pki.Server, outer *authorities.Service,
+) *certificates.Inventory {
 	c := certificates.Config{
 		Store: certificateStore{db}, PKI: env.ClusterPKI, Now: time.Now, Log: d.log,
-		Own: func() []certificates.Own { return ownCertificates(server) },
+		Keys:    env.Keys,
+		OwnKeys: func(ctx context.Context) ([]director.Key, error) { return ownKeys(ctx, db, time.Now()) },
+		Own:     func(ctx context.Context) ([]certificates.Own, error) { return d.ownCertificates(ctx, server, outer) },
 	}
 	if env.Connect == nil { // clusters that only pretend have none
 		c.Read, c.Serving = env.Read, pki.Serving
@@ -46,18 +56,86 @@ func (d *Daemon) inventoryOf(db *store.Store, env steps.Env, server *pki.Server)
 	return certificates.NewInventory(c)
 }
 
-// ownCertificates are those that the director itself serves with.
-func ownCertificates(server *pki.Server) []certificates.Own {
-	var own []certificates.Own
-	if ca, err := pki.ParseCert(server.CA()); err == nil {
-		own = append(own, certificates.Own{Name: "director-ca", Place: "tls/ca.crt", Certificate: ca})
+// ownCertificates are those that the director itself serves with, that of the configuration, and those of outer
+// authorities.
+func (d *Daemon) ownCertificates(ctx context.Context, server *pki.Server, outer *authorities.Service) (
+	[]certificates.Own, error,
+) {
+	own := []certificates.Own{{Name: "director-ca", Place: "tls/ca.crt", PEM: server.CA()}}
+	var issued acme.State
+	if d.acme != nil {
+		issued = d.acme.State()
 	}
-	leaf := server.Leaf()
-	if leaf.Raw == nil {
-		return own
+	problem := "" // of the certificate that is shown in place of one that is not there
+	switch {
+	case issued.Certificate != nil:
+		own = append(own, certificates.Own{
+			Name: director.CertificateACME, Place: "tls/acme/" + acme.CertificateFile, PEM: pemOf(issued.Certificate),
+			Problem: issued.Problem,
+		})
+	case issued.Problem != "":
+		problem = "there is no certificate by ACME for " + strings.Join(d.cfg.ACME.Names, ", ") + ": " + issued.Problem
 	}
-	if whole, err := x509.ParseCertificate(leaf.Raw); err == nil {
-		own = append(own, certificates.Own{Name: "director", Place: "tls/server.crt", Certificate: whole})
+	own = append(own, certificates.Own{
+		Name: "director", Place: "tls/server.crt", PEM: pemOf(server.Leaf()), Problem: problem,
+	})
+	if file := d.cfg.CertificateFile; file != "" {
+		text, err := os.ReadFile(file)
+		own = append(own, certificates.Own{Name: "certificateFile", Place: file, PEM: string(text), Err: err})
 	}
-	return own
+	chains, err := outer.Chains(ctx)
+	for _, c := range chains {
+		ref := model.Ref{Kind: model.KindCertificateAuthority, Name: c.Name}.String()
+		own = append(own, certificates.Own{Name: ref, Place: ref, PEM: c.PEM, Err: c.Err})
+	}
+	return own, err
+}
+
+// ownKeys are those that the director signs tokens for clusters with, and requests to endpoints.
+func ownKeys(ctx context.Context, db *store.Store, now time.Time) ([]director.Key, error) {
+	var out []director.Key
+	tokens, err := db.IssuerKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i, k := range tokens {
+		one := director.Key{
+			Purpose: "token-key", Name: k.ID, ID: k.ID, State: director.KeyAccepted, Made: k.Published,
+		}
+		last := i == len(tokens)-1
+		if !last {
+			one.Ends = tokens[i+1].Starts
+		}
+		if !k.Starts.After(now) && (last || tokens[i+1].Starts.After(now)) {
+			one.State = director.KeyUsed
+		}
+		out = append(out, one)
+	}
+	for _, kind := range []model.Kind{model.KindHook, model.KindNotification} {
+		docs, err := db.Documents(ctx, kind)
+		if err != nil {
+			return nil, err
+		}
+		for _, doc := range docs {
+			keys, err := db.HookKeys(ctx, doc.UID)
+			if err != nil {
+				return nil, err
+			}
+			for _, k := range keys {
+				one := director.Key{
+					Owner: doc.Ref().String(), Purpose: "webhook-key", Name: k.Algorithm, ID: k.ID,
+					State: director.KeyAccepted, Made: k.Created, Ends: k.Ends,
+				}
+				if k.Ends.IsZero() {
+					one.State = director.KeyUsed
+				}
+				out = append(out, one)
+			}
+		}
+	}
+	return out, nil
+}
+
+func pemOf(c *x509.Certificate) string {
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: c.Raw}))
 }

@@ -75,7 +75,15 @@ type Config struct {
 	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
 	LogFormat      string         `yaml:"logFormat"` // text or json
 	AuditSyslog    AuditSyslog    `yaml:"auditSyslog"`
-	Doors          `yaml:",inline"`
+	// ACME is a server that issues the certificate for the console and the API.
+	ACME  ACME `yaml:"acme"`
+	Doors `yaml:",inline"`
+
+	// UpgradeDir is where the appliance says which roots it has, and is asked for others; empty elsewhere.
+	UpgradeDir string `yaml:"upgradeDir"`
+	// Held directors begin no work and take no changes until root releases them. The appliance holds that of a root
+	// that it tries.
+	Held bool `yaml:"held"`
 
 	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/start/simulate.md
 	Simulation simulate.Settings `yaml:"simulation"` // how that goes
@@ -157,6 +165,7 @@ func (c Config) Validate() error {
 	c.checkCauses(&p)
 	p = append(p, c.doorProblems()...)
 	c.AuditSyslog.check(&p)
+	c.checkACME(&p)
 	c.checkSimulation(&p)
 	return director.Invalid("daemon.config", "the configuration is wrong", p)
 }
@@ -308,6 +317,9 @@ func (c Config) checkSimulation(p *problems) {
 
 // budget returns how many steps may hold the budget at once.
 func (c Config) budget(name string) int {
+	if name, _, _ := strings.Cut(name, "/"); name == step.BudgetDirectorBackup {
+		return 1
+	}
 	rest, ok := strings.CutPrefix(name, step.BudgetClones+"/")
 	switch {
 	case !ok:

@@ -25,7 +25,8 @@ func (s consulStore) Machines(ctx context.Context) ([]director.Machine, error) {
 // makeDiscovery returns what registers clusters in Consuls. Clusters that only pretend are not registered.
 func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env) *discovery.Service {
 	c := discovery.Config{
-		Store: consulStore{db}, Accounts: d.vault(db, box), Director: db.DirectorID(), URL: d.cfg.publicURL(),
+		Store: consulStore{db}, Accounts: d.vault(db, box), Tokens: env, Director: db.DirectorID(),
+		URL:      d.cfg.publicURL(),
 		Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
 	}
 	if env.Connect == nil {

@@ -21,11 +21,11 @@ import (
 	"strconv"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/access"
+	"github.com/director-kaas/kaas/director/acme"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/auth"
@@ -45,6 +45,7 @@ import (
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/notifications"
 	"github.com/director-kaas/kaas/director/people"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
@@ -74,20 +75,24 @@ type Daemon struct {
 	stops []func(context.Context) error // in the order of starting
 	addr  net.Addr
 
-	registryAddr net.Addr
-	engine       atomic.Pointer[engine.Engine] // nil before it was made
-	docs         *documents.Service
-	services     services
-	backups      *backups.Service
-	peers        peerCalls
-	campaigns    *campaigns.Service
-	fencing      *fence.Service
-	people       *people.Service
-	issuer       *issuer.Service
-	hooks        *hooks.Service
-	discovery    *discovery.Service
-	apiAddr      atomic.Pointer[netip.AddrPort] // nil before the API listens
-	nodes        steps.Nodes                    // seam for tests: instead of the real ones
+	registryAddr  net.Addr
+	engine        atomic.Pointer[engine.Engine] // nil before it was made
+	docs          *documents.Service
+	services      services
+	backups       *backups.Service
+	saves         *schedule.Backups // of the director itself
+	peers         peerCalls
+	campaigns     *campaigns.Service
+	fencing       *fence.Service
+	people        *people.Service
+	issuer        *issuer.Service
+	hooks         *hooks.Service
+	notifications *notifications.Service
+	discovery     *discovery.Service
+	acme          *acme.Manager                  // nil without an ACME server
+	apiAddr       atomic.Pointer[netip.AddrPort] // nil before the API listens
+	nodes         steps.Nodes                    // seam for tests: instead of the real ones
+	held          atomic.Bool                    // it works on nothing: it is the director of a root that is tried
 }
 
 // Start starts a director and returns when its API answers. out gets what a person must see once: where the first
@@ -97,6 +102,7 @@ func Start(ctx context.Context, cfg Config, build Build, log *slog.Logger, out i
 		return nil, err
 	}
 	d := &Daemon{cfg: cfg, log: log}
+	d.held.Store(cfg.Held)
 	if err := d.start(ctx, build, out); err != nil {
 		return nil, errors.Join(err, d.Stop(context.WithoutCancel(ctx)))
 	}
@@ -147,6 +153,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.backups = d.backupService(db, box, build.Version)
+	d.saves = schedule.NewBackups(db, d.backups, d.path("backups"), time.Now)
 	if err := d.bindSeals(ctx, db, box, instance); err != nil {
 		return err
 	}
@@ -156,6 +163,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	server, err := d.openIdentity(ctx, db)
 	if err != nil {
+		return err
+	}
+	if err := d.openACME(); err != nil {
 		return err
 	}
 	push, err := d.startRegistry(ctx, db, box, server)
@@ -175,6 +185,8 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	}
 	d.discovery = d.makeDiscovery(db, box, env)
 	env.Registrar = registrar(d.discovery)
+	outer := d.makeAuthorities(db, box)
+	env.Outer = outer
 	logsOf, err := d.signRuns(instance)
 	if err != nil {
 		return err
@@ -217,6 +229,10 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 		return err
 	}
 	d.engine.Store(eng)
+	if d.held.Load() {
+		eng.Hold()
+		d.log.WarnContext(ctx, "the director is held: it begins no work and takes no changes until it is released")
+	}
 	if err := eng.Start(ctx); err != nil {
 		return err
 	}
@@ -234,7 +250,7 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.services = newServices(parts{
 		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files,
 		bundles: bundles, types: hands.providers,
-		host: host, inventory: d.inventoryOf(db, env, server),
+		host: host, inventory: d.inventoryOf(db, env, server, outer), outer: outer,
 		backups: d.backups, room: health{d}.room,
 		logsOf: logsOf, peers: d.peers.ask, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
 		director: planner.Director{
@@ -246,9 +262,9 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.docs = documents.New(documents.Config{
 		Store: db, Images: d.services.images, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
 		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
-		CheckIdentity: people.Check,
-		Applied:       func() { scheduler.Wake() },
-		Answer:        func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
+		CheckIdentity: people.Check, CheckAuthority: outer.Check, TryAuthority: outer.Try,
+		Applied: func() { scheduler.Wake() },
+		Answer:  func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
 	})
 	scheduler = d.scheduler(db)
 	if err := d.startSchedules(ctx, db, scheduler); err != nil {
@@ -281,56 +297,14 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	d.startServing(ctx, db, env)
 	d.startDiscovery(ctx)
 	d.every(ctx, certificatesEvery, "look at certificates", d.services.inventory.Tick)
+	d.startNotifications(ctx, db, box, m, instance, build)
 	users := identity.New(identity.Config{
 		Store: db, Passwords: service, Now: time.Now, Changed: d.passwordChanged,
 	})
-	if err := d.startRescue(ctx, users); err != nil {
+	if err := d.startRescue(ctx, users, scheduler.Wake); err != nil {
 		return err
 	}
 	return d.startAPI(ctx, db, d.ports(box, hands, scheduler, users), service, server, build, m)
-}
-
-// lockState makes the state directory ours: two directors on one directory would run everything twice.
-func (d *Daemon) lockState(ctx context.Context) error {
-	if err := os.MkdirAll(d.cfg.StateDir, 0o700); err != nil {
-		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be made: %w", err)
-	}
-	f, err := os.OpenFile(d.path("lock"), os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be locked: %w", err)
-	}
-	if err := d.flock(ctx, f); err != nil {
-		return errors.Join(director.Errorf(
-			director.KindConflict, "daemon.state", "another director runs on %s", d.cfg.StateDir,
-		).
-			WithHint("stop it, or give this one a stateDir of its own"), f.Close())
-	}
-	d.onStop(func(context.Context) error { return f.Close() }) // the kernel drops the lock with it
-	if err := d.closeState(ctx); err != nil {
-		return err
-	}
-	return d.markState()
-}
-
-// flock takes the lock, and waits a little for it: a director that was killed while it started a process leaves the
-// lock to that process until it has become the other program.
-func (d *Daemon) flock(ctx context.Context, f *os.File) error {
-	const patience, pause = 2 * time.Second, 20 * time.Millisecond
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	tick := time.NewTicker(pause)
-	defer tick.Stop()
-	for {
-		err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
-		if err == nil {
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			return err
-		case <-tick.C:
-		}
-	}
 }
 
 // startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
@@ -472,7 +446,8 @@ func (d *Daemon) environment(
 			}
 			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
-		Backups: d.backups, Transfer: h.transfer, Hooks: hooks.Asker{Store: db, Now: time.Now},
+		Backups: d.backups, DirectorBackups: d.saves, Transfer: h.transfer,
+		Journal: db, Hooks: hooks.Asker{Store: db, Now: time.Now},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
@@ -505,10 +480,13 @@ func (d *Daemon) ports(
 		Clusters: s.clusters, Fleet: s.nodes, Waits: s.journal, Logs: s.journal,
 		Nodes: s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns, Hooks: d.hooks,
-		Images: s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
+		Notifications: d.notifications,
+		Images:        s.images, Releases: s.releases, Ledger: s.vms, Disks: s.disks, Backups: s.backups,
 		Users: users, Trail: s.audit, People: d.people,
 		Issuer:       d.issuer,
 		Consuls:      d.discovery,
+		Appliance:    s.upgrades,
+		Authorities:  s.outer,
 		Shells:       d.shells(s, h),
 		Certificates: s.inventory,
 		Scopes:       s.db,
@@ -538,8 +516,8 @@ func (d *Daemon) startAPI(
 	handler := api.New(api.Config{
 		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
 		Settings: d.cfg.settings(),
-		Stopping: stopping,
-		Ready:    health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,
+		Stopping: stopping, Held: d.held.Load,
+		Ready: health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,
 		Manual: manual.Built(), Console: console.Built(),
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
@@ -570,7 +548,7 @@ func (d *Daemon) startAPI(
 	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca",
 		identity.CAFile(),
 		"fingerprint", client.Fingerprint(identity.Leaf()))
-	return nil
+	return d.startACME(ctx)
 }
 
 // newPlanID returns an id that sorts by time and can be typed: date, time and three random bytes.

@@ -75,6 +75,7 @@ func (c Config) doorProblems() []director.Field {
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
 		for _, own := range []string{
 			c.StateDir, c.AdminPasswordFile, c.AdminPasswordHashFile, c.DatabasePasswordFile, c.CertificateKeyFile,
+			c.ACME.KeyFile,
 		} {
 			if own != "" && within(dir, own) && !c.Simulate {
 				bad(
@@ -104,6 +105,12 @@ func (c Config) gate(file func(sha256 string) (director.ImageFile, error)) (*pro
 	keys, problems := signature.ReadKeys("trustedKeys", c.TrustedKeys)
 	return &provenance.Gate{Keys: keys, Never: c.Unsigned == unsignedNever, Images: c.rules().Images, File: file},
 		director.Invalid("daemon.config", "the configuration is wrong", problems)
+}
+
+// trusted returns the trusted keys; Validate has found them to be right.
+func (c Config) trusted() signature.Keyring {
+	keys, _ := signature.ReadKeys("trustedKeys", c.TrustedKeys)
+	return keys
 }
 
 // within tells whether the path is the directory or below it.

@@ -20,7 +20,8 @@ const (
 )
 
 // every runs task once per period until the daemon stops, and waits for the last run. An error is logged, and the next
-// period tries again. Every director does so: tasks can be done twice.
+// period tries again. Every director does so: tasks can be done twice. A
+// director that is held does nothing.
 func (d *Daemon) every(ctx context.Context, period time.Duration, name string, task func(context.Context) error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	done := make(chan struct{})
@@ -33,6 +34,9 @@ func (d *Daemon) every(ctx context.Context, period time.Duration, name string, t
 			case <-ctx.Done():
 				return
 			case <-tick.C:
+			}
+			if d.held.Load() {
+				continue
 			}
 			if err := task(ctx); err != nil && ctx.Err() == nil {
 				d.log.ErrorContext(ctx, "a regular task failed", "task", name, "err", err)

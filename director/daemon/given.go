@@ -8,10 +8,19 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// apiTLS returns the TLS settings of the API. The certificate of the configuration is shown to clients that ask for one
-// of its names; others get the director's own: nodes and programs trust the director's authority, and connect to its
-// address.
+// apiTLS returns the TLS settings of the API. The certificates of the ACME server and of the configuration are shown to
+// clients that ask for one of their names; others get the director's own: nodes and programs trust the director's
+// authority, and connect to its address.
 func (d *Daemon) apiTLS(own *tls.Config) (*tls.Config, error) {
+	config, err := d.givenTLS(own)
+	if err != nil || d.acme == nil {
+		return config, err
+	}
+	return d.acme.TLS(config), nil
+}
+
+// givenTLS returns the settings with the certificate of the configuration, if there is one.
+func (d *Daemon) givenTLS(own *tls.Config) (*tls.Config, error) {
 	if d.cfg.CertificateFile == "" {
 		return own, nil
 	}

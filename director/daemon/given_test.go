@@ -64,6 +64,11 @@ func TestCertificateOfTheConfiguration(t *testing.T) {
 		}
 		_ = conn.Close()
 	}
+	own, err := d.services.inventory.Own(t.Context())
+	if err != nil || len(own) != 3 || own[2].Place != c.CertificateFile || !strings.Contains(own[2].PEM, "CERTIFICATE") ||
+		strings.Contains(own[2].PEM, "PRIVATE") {
+		t.Errorf("the inventory has %+v of the director: %v", own, err)
+	}
 	if err := os.WriteFile(c.CertificateKeyFile, []byte("nonsense"), 0o600); err != nil {
 		t.Fatal(err)
 	}

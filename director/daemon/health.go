@@ -71,15 +71,24 @@ func (d health) checkEngine() error {
 	return eng.Alive()
 }
 
-func (d health) checkDisk() error {
+// free returns how many bytes the disk with the state directory has left.
+func (d health) free() (uint64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(d.cfg.StateDir, &fs); err != nil {
-		return &director.Error{
+		return 0, &director.Error{
 			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the state directory cannot be looked at",
 			Err: err,
 		}
 	}
-	if free := fs.Bavail * uint64(fs.Bsize); free < leastFree {
+	return fs.Bavail * uint64(fs.Bsize), nil
+}
+
+func (d health) checkDisk() error {
+	free, err := d.free()
+	if err != nil {
+		return err
+	}
+	if free < leastFree {
 		return director.Errorf(director.KindExhausted, "daemon.ready", "the data disk has %d MiB left", free>>20).
 			WithHint("make it larger, or prune logs and images")
 	}
@@ -116,6 +125,9 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 		Counts: func(ctx context.Context) (metrics.Counts, error) {
 			c, err := db.Counts(ctx)
 			out := metrics.Counts{Machines: c.Machines, Plans: c.Plans, Steps: c.Steps}
+			if free, ferr := (health{d}).free(); ferr == nil {
+				out.Free = new(int(free))
+			}
 			if eng := d.engine.Load(); eng != nil && err == nil {
 				out.Held = eng.Held()
 				out.Queue, err = eng.QueueLength(ctx)
@@ -130,6 +142,9 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 			}
 			if err == nil {
 				out.Hooks, err = db.CountDeliveries(ctx)
+			}
+			if err == nil {
+				out.Notified, err = db.CountNotifications(ctx)
 			}
 			if d.discovery != nil && err == nil {
 				out.Consuls, err = consulCounts(ctx, d.discovery)

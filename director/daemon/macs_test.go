@@ -39,7 +39,7 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 	_, err = d.services.planning.StartPlan(t.Context(), "admin", first.Plan.ID, first.Plan.Hash)
 	if director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(err.Error(), node.Name+" would get the MAC address") ||
-		!strings.Contains(director.HintOf(err), "plan again") {
+		!strings.Contains(director.HintOf(err), "plans again") {
 		t.Fatalf("the start: %v, hint %q", err, director.HintOf(err))
 	}
 	second := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)

@@ -64,11 +64,13 @@ spec: {type: directory, directory: %[1]s/open}
 	return l, d
 }
 
+const awaySchedule = "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: away}\n" +
+	"spec: {cron: \"@yearly\", job: {name: backup, params: {target: TARGET}}}\n"
+
 // runBackup runs the job with the target and returns its last message.
 func runBackup(t *testing.T, api *client.Client, target string) string {
 	t.Helper()
-	text := "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: away}\n" +
-		"spec: {cron: \"@yearly\", job: {name: backup, params: {target: " + target + "}}}\n"
+	text := strings.Replace(awaySchedule, "TARGET", target, 1)
 	if _, err := api.Apply(t.Context(), []byte(text), "away.yaml", false); err != nil {
 		t.Fatal(err)
 	}

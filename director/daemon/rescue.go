@@ -51,7 +51,8 @@ func peerOf(c net.Conn) peer {
 }
 
 // startRescue listens on the socket in the state directory.
-func (d *Daemon) startRescue(ctx context.Context, users *identity.Service) error {
+// released is called after a release.
+func (d *Daemon) startRescue(ctx context.Context, users *identity.Service, released func()) error {
 	fail := func(err error) error {
 		return director.Errorf(director.KindInternal, "daemon.rescue", "the socket for administrators: %w", err)
 	}
@@ -75,6 +76,16 @@ func (d *Daemon) startRescue(ctx context.Context, users *identity.Service) error
 	}
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST "+wire.RescuePath, d.rescue(users))
+	mux.HandleFunc("POST "+wire.DrainPath, forRoot(d.drain))
+	mux.HandleFunc("POST "+wire.ReleasePath, forRoot(func(http.ResponseWriter, *http.Request) error {
+		d.held.Store(false)
+		if eng := d.engine.Load(); eng != nil {
+			eng.Release()
+		}
+		released()
+		d.log.InfoContext(ctx, "the director is released, and works")
+		return nil
+	}))
 	server := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -90,6 +101,43 @@ func (d *Daemon) startRescue(ctx context.Context, users *identity.Service) error
 		}
 		return errors.Join(err, ignoreGone(os.Remove(d.path(wire.RescueSocket))))
 	})
+	return nil
+}
+
+// forRoot answers who may with 204 when do returns, or with its error.
+func forRoot(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		p, ok := r.Context().Value(peerKey{}).(peer)
+		status, err := http.StatusForbidden, error(nil)
+		if !ok || !p.trusted() {
+			err = director.Errorf(
+				director.KindForbidden, "daemon.root", "only root and the director's own user may do this",
+			)
+		} else if err = do(w, r); err != nil {
+			status = http.StatusInternalServerError
+		}
+		if err == nil {
+			w.WriteHeader(http.StatusNoContent)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(status)
+		_ = json.NewEncoder(w).Encode(wire.Problem{
+			Status: status, Kind: string(director.KindOf(err)), Detail: err.Error(), Hint: director.HintOf(err),
+		})
+	}
+}
+
+// drain has the director begin no more work, and answers when no step runs. Who asks decides how long that may take.
+func (d *Daemon) drain(w http.ResponseWriter, r *http.Request) error {
+	if err := http.NewResponseController(w).SetWriteDeadline(time.Time{}); err != nil {
+		return err
+	}
+	d.log.InfoContext(r.Context(), "the director begins no more work: it is about to be upgraded")
+	d.held.Store(true)
+	if eng := d.engine.Load(); eng != nil {
+		return eng.Drain(r.Context())
+	}
 	return nil
 }
 

@@ -26,12 +26,12 @@ func defaultSchedules() []model.Document {
 
 // scheduler returns the scheduler with every job that this director knows.
 func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
-	return schedule.New(schedule.Config{Store: db, Log: d.log, Jobs: []schedule.Job{
+	return schedule.New(schedule.Config{Store: db, Log: d.log, Held: d.held.Load, Jobs: []schedule.Job{
 		schedule.PruneJob(
 			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.planning.UsedPrograms},
 			d.services.archives, time.Now,
 		),
-		schedule.BackupJob(db, d.services.backups, d.path("backups"), time.Now),
+		schedule.BackupJob(d.saves),
 		schedule.EtcdBackupJob(d.services.backups, d.services.planning),
 		schedule.RestoreDrillJob(d.services.backups, d.services.planning),
 		schedule.DriftJob(d.services.vms),

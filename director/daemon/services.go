@@ -8,6 +8,7 @@ import (
 
 	"github.com/director-kaas/kaas/director/archives"
 	"github.com/director-kaas/kaas/director/audit"
+	"github.com/director-kaas/kaas/director/authorities"
 	"github.com/director-kaas/kaas/director/backups"
 	"github.com/director-kaas/kaas/director/certificates"
 	"github.com/director-kaas/kaas/director/clusters"
@@ -25,9 +26,11 @@ import (
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/releases"
 	"github.com/director-kaas/kaas/director/releasestore"
+	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/upgrades"
 	"github.com/director-kaas/kaas/director/vms"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -51,6 +54,7 @@ type parts struct {
 	audit     *audit.Service
 	backups   *backups.Service
 	inventory *certificates.Inventory
+	outer     *authorities.Service
 	room      func() error // for another plan
 }
 
@@ -59,6 +63,7 @@ type services struct {
 	parts
 	images   *images.Service
 	releases *releases.Service
+	upgrades *upgrades.Service
 	vms      *vms.Service
 	disks    *disks.Service
 	clusters *clusters.Service
@@ -86,7 +91,8 @@ func newServices(p parts) services {
 		Director: p.director.ID, NewID: newPlanID, PlanLife: time.Duration(p.cfg.PlanLife),
 		Approval: planning.Approval(p.cfg.Approval), Now: time.Now, Log: p.log,
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
-		Certificates: p.inventory, Backups: p.backups, Room: p.room,
+		Certificates: p.inventory, Backups: p.backups, Room: p.room, Outer: p.outer,
+		CopiesDatabase: p.cfg.Database == "",
 	})
 	conf := nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),
@@ -102,6 +108,10 @@ func newServices(p parts) services {
 		images: images.New(images.Config{
 			Store: p.db, Files: p.files, Backends: p.env.Backends, Gate: p.env.Gate, Dirs: p.cfg.rules().Images,
 			Now: time.Now,
+		}),
+		upgrades: upgrades.New(upgrades.Config{
+			Dir: p.cfg.UpgradeDir, Inbox: filepath.Join(p.cfg.StateDir, rootdisk.Inbox), Store: p.db, Uploads: p.files,
+			Keys: p.cfg.trusted(), Now: time.Now,
 		}),
 		releases: releases.New(releases.Config{
 			Store: p.db, Uploads: p.files, Files: p.bundles, Gate: p.env.Gate, Places: places, Now: time.Now,

@@ -43,10 +43,13 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 		step.AuthorityChange: {
 			{Operation: plan.ClusterCA}, {Operation: plan.ClusterEtcdCA}, {Operation: plan.ClusterFrontProxyCA},
 		},
-		step.PullRenew:    {{Operation: plan.ClusterRotatePull}},
-		step.PullSettle:   {{Operation: plan.ClusterRotatePull}},
-		step.VMMove:       {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
-		step.SSHAuthority: {{Operation: plan.ClusterSSHAuthority}},
+		step.AuthorityAgree: {{Operation: plan.ClusterCA}},
+		step.PullRenew:      {{Operation: plan.ClusterRotatePull}},
+		step.PullSettle:     {{Operation: plan.ClusterRotatePull}},
+		step.VMMove:         {{Operation: plan.NodeReplace, Nodes: []string{"demo-w-2"}, Host: "another"}},
+		step.SSHAuthority:   {{Operation: plan.ClusterSSHAuthority}},
+
+		step.DirectorBackup: {{Operation: plan.ClusterEncryptionKey}},
 		step.VMAdopt: {
 			{
 				Operation: plan.NodeRejoin, Nodes: []string{"demo-w-2"},
@@ -59,6 +62,7 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 	for _, kind := range step.Kinds() {
 		switch kind {
 		case step.BackupStore, step.RestoreStage, step.HookAsk, step.ConsulRegister, step.ConsulDeregister,
+			step.ConsulToken, step.ConsulAgents,
 			step.SnapshotTake, step.SnapshotRevert, step.SnapshotDelete:
 			continue // they change no machine that the ledger knows
 		case step.DrillKeys, step.DrillAsk, step.DrillEnd:

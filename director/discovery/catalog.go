@@ -32,6 +32,17 @@ func (h host) read(ctx context.Context, id string) (Catalog, error) {
 	for _, c := range checks {
 		state[[3]string{c.Node, c.ServiceID, c.CheckID}] = c
 	}
+	nodes = slices.DeleteFunc(nodes, func(n *api.Node) bool {
+		if n.Meta[MetaNode] == "" {
+			return false
+		}
+		serf := state[[3]string{n.Node, "", serfHealth}]
+		out.Agents = append(out.Agents, CatalogNode{
+			Name: n.Node, Address: n.Address, Meta: n.Meta, Index: n.ModifyIndex,
+			Alive: serf != nil && serf.Status == api.HealthPassing,
+		})
+		return true
+	})
 	var mu sync.Mutex
 	err = each(readers, nodes, func(n *api.Node) error {
 		list, meta, err := h.api.Catalog().NodeServiceList(n.Node, (&api.QueryOptions{}).WithContext(ctx))
@@ -55,6 +66,9 @@ func (h host) read(ctx context.Context, id string) (Catalog, error) {
 	})
 	return out, err
 }
+
+// serfHealth is the check of a node that tells whether other members see its agent.
+const serfHealth = "serfHealth"
 
 func errHidden() error {
 	return director.Errorf(
@@ -104,8 +118,18 @@ func (h host) put(ctx context.Context, id string, e Entry) error {
 	return nil
 }
 
-// remove takes the entry out, unless it is another one by now.
+// remove takes the entry out, unless it is another one by now. A transaction asks for the right to write the service.
+// The director has it for its own; what a sync has written goes by the right to write the node.
 func (h host) remove(ctx context.Context, a Actual) error {
+	if a.Meta[MetaWriter] != writer {
+		_, err := h.api.Catalog().Deregister(&api.CatalogDeregistration{
+			Node: a.Node, ServiceID: a.ID,
+		}, (&api.WriteOptions{}).WithContext(ctx))
+		if err != nil {
+			return explain(h.name, err)
+		}
+		return nil
+	}
 	return h.commit(ctx, &api.TxnOp{Service: &api.ServiceTxnOp{
 		Verb: api.ServiceDeleteCAS, Node: a.Node, Service: api.AgentService{
 			ID: a.ID, Service: a.Service, ModifyIndex: a.Index,

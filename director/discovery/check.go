@@ -33,6 +33,7 @@ type Finding struct {
 type tester struct {
 	doc      model.Stored
 	director string
+	tokens   bool // it makes tokens for clusters there
 	found    []Finding
 }
 
@@ -53,7 +54,13 @@ func (s *Service) Test(ctx context.Context, name string) ([]Finding, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	t := &tester{doc: doc, director: s.Director}
+	world, err := s.world(ctx)
+	if err != nil {
+		return nil, err
+	}
+	t := &tester{doc: doc, director: s.Director, tokens: slices.ContainsFunc(world.Clusters, func(c Cluster) bool {
+		return c.Consul == name && (c.Syncs || c.WantsAgents)
+	})}
 	for _, account := range []string{doc.Consul.Credentials, doc.Consul.Gossip} {
 		if account == "" {
 			continue
@@ -268,10 +275,11 @@ type authorization struct {
 // rights asks for each right by itself.
 func (t *tester) rights(ctx context.Context, h host) {
 	const sample = "00000000-0000-0000-0000-000000000000" // the uid of no cluster
-	asked := []struct {
+	type question struct {
 		name, rule string
 		authorization
-	}{
+	}
+	asked := []question{
 		{
 			"node:write " + Node(t.director), `node_prefix "kaas-" { policy = "write" }`,
 			authorization{Resource: "node", Segment: Node(t.director), Access: "write"},
@@ -285,13 +293,16 @@ func (t *tester) rights(ctx context.Context, h host) {
 			authorization{Resource: "service", Segment: ServiceDirector, Access: "write"},
 		},
 		{
-			"service:write " + servicePrefix + "CLUSTER", `service_prefix "kaas-" { policy = "write" }`,
+			"service:write " + service("CLUSTER"), `service_prefix "kaas-" { policy = "write" }`,
 			authorization{Resource: "service", Segment: service(sample), Access: "write"},
 		},
 		{
 			"service:read", `service_prefix "" { policy = "read" }`,
 			authorization{Resource: "service", Segment: sample, Access: "read"},
 		},
+	}
+	if t.tokens {
+		asked = append(asked, question{"acl:write", aclRule, authorization{Resource: "acl", Access: "write"}})
 	}
 	questions := make([]authorization, len(asked))
 	for i, a := range asked {

@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
@@ -173,23 +174,24 @@ type bounded struct {
 	io.Closer
 }
 
-// first returns the first host that answers and knows a leader. The error of the last one says why none does.
+// first returns the first host that answers and knows a leader. The error says why none does: a server without a leader
+// says more of it than one that does not answer.
 func (c *client) first(ctx context.Context) (host, error) {
-	var last error
+	var last, leaderless error
 	for _, h := range c.hosts {
 		leader, err := h.api.Status().LeaderWithQueryOptions((&api.QueryOptions{}).WithContext(ctx))
 		if err == nil && leader != "" {
 			return h, nil
 		}
 		if err == nil {
-			last = director.Errorf(
+			leaderless = director.Errorf(
 				director.KindUnavailable, "discovery.consul", "%s has no leader", h.name,
 			).WithHint("a majority of the servers must run: see consul operator raft list-peers")
 			continue
 		}
 		last = explain(h.name, err)
 	}
-	return host{}, last
+	return host{}, cmp.Or(leaderless, last)
 }
 
 // explain turns an error of the client into one that says what to do.
@@ -242,6 +244,10 @@ func refused(e *director.Error, name string, status api.StatusError) error {
 	case strings.Contains(body, "No cluster leader"):
 		e.Msg = name + " has no leader"
 		e.Hint = "a majority of the servers must run: see consul operator raft list-peers"
+	case strings.Contains(body, "rpc error"), strings.Contains(body, "leadership lost"):
+		// That is so for some seconds after the server that leads has gone.
+		e.Msg = name + " does not reach a server that leads"
+		e.Hint = "wait for another leader; a majority of the servers must run: see consul operator raft list-peers"
 	default:
 		e.Msg = fmt.Sprintf("%s answers with %d: %s", name, status.Code, clean(body))
 	}

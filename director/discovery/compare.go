@@ -15,6 +15,7 @@ import (
 type Catalog struct {
 	Nodes   []CatalogNode
 	Entries []Actual
+	Agents  []CatalogNode // the nodes that agents have registered themselves; what is on them is theirs
 }
 
 // CatalogNode is a node whose meta names the director as its owner.
@@ -22,6 +23,7 @@ type CatalogNode struct {
 	Name, Address string
 	Meta          map[string]string
 	Index         uint64 // at which it changed last; a removal names it
+	Alive         bool   // other members of the datacenter see its agent
 }
 
 // Actual is an entry as the catalog has it. Entries that others write on a node of the director are among them.
@@ -33,16 +35,21 @@ type Actual struct {
 
 // Changes are what brings a catalog to what is wanted.
 type Changes struct {
-	Put    []Entry
-	Remove []Actual
+	Put []Entry
+	// Refresh are entries that are as wanted, and say when they were written.
+	Refresh []Entry
+	Remove  []Actual
 	// Nodes go with everything on them, also what a program in the cluster has written there: the cluster is gone.
 	Nodes []CatalogNode
 	gone  []string // what goes, of entries and nodes alike
-	own   int      // entries on the director's nodes, those of other writers too
+	// handed counts removals of entries that agents have by now: no service loses an instance.
+	handed int
+	own    int // entries on the director's nodes, those of other writers too
 }
 
-// Compare returns what has to change. It removes only entries of this director, on nodes of this director. It is pure.
-func Compare(id string, wanted []Entry, keep map[string]bool, have Catalog) Changes {
+// Compare returns what has to change. It removes only entries of this director, on nodes of this director; what the
+// sync of a cluster has written only once the cluster has no sync any more. It is pure.
+func Compare(id string, wanted []Entry, keep map[string]Kept, have Catalog) Changes {
 	c := Changes{own: len(have.Entries)}
 	want := make(map[[2]string]bool, len(wanted))
 	nodes := map[string]CatalogNode{}
@@ -52,7 +59,7 @@ func Compare(id string, wanted []Entry, keep map[string]bool, have Catalog) Chan
 			continue
 		}
 		nodes[n.Name] = n
-		if uid := n.Meta[MetaCluster]; !keep[uid] && n.Name != Node(id) {
+		if _, stays := keep[n.Meta[MetaCluster]]; !stays && n.Name != Node(id) {
 			leaving[n.Name] = true
 			c.Nodes = append(c.Nodes, n)
 		}
@@ -68,14 +75,22 @@ func Compare(id string, wanted []Entry, keep map[string]bool, have Catalog) Chan
 		n, known := nodes[w.Node]
 		if !there || !a.Checked || !same(w, a.Entry) || !known || !sameNode(id, w, n) {
 			c.Put = append(c.Put, w)
+		} else if stale(w, a.Entry) {
+			c.Refresh = append(c.Refresh, w)
 		}
 	}
 	for key, a := range actual {
-		_, known := nodes[a.Node]
+		n, known := nodes[a.Node]
+		cluster := n.Meta[MetaCluster]
+		own := known && !want[key] && a.Meta[MetaOwner] == id
+		synced := cluster != "" && a.Meta[MetaCluster] == cluster && a.Meta[MetaWriter] == ""
 		switch {
 		case leaving[a.Node]:
 			c.gone = append(c.gone, a.Node+"/"+a.ID)
-		case known && !want[key] && a.Meta[MetaOwner] == id && a.Meta[MetaWriter] == writer:
+		case own && a.Meta[MetaWriter] == writer && keep[cluster].Watched[a.ID]:
+			c.Remove = append(c.Remove, a)
+			c.handed++
+		case own && (a.Meta[MetaWriter] == writer || synced && !keep[cluster].Synced):
 			c.Remove = append(c.Remove, a)
 			c.gone = append(c.gone, a.Node+"/"+a.ID)
 		}

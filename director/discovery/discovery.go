@@ -32,6 +32,13 @@ type Accounts interface {
 	OpenConsul(ctx context.Context, consul, name string, c model.Consul) (director.Credentials, error)
 }
 
+// Tokens opens what the sync of a cluster and the agents on its nodes are known by in Consul, and says whether it has
+// them.
+type Tokens interface {
+	ConsulToken(ctx context.Context, uid string) (director.ConsulToken, bool, error)
+	ConsulAgents(ctx context.Context, uid string) (director.ConsulAgents, bool, error)
+}
+
 // API is an API server of a cluster.
 type API interface {
 	Healthz(ctx context.Context) error
@@ -42,6 +49,7 @@ type API interface {
 type Config struct {
 	Store    Store
 	Accounts Accounts
+	Tokens   Tokens
 	Director string           // id, which marks its entries
 	URL      string           // of the director, which is registered
 	Networks confine.Networks // where a Consul may be
@@ -84,7 +92,7 @@ func (s *Service) consul(ctx context.Context, name string) (model.Stored, error)
 
 // world reads all that decides what is wanted.
 func (s *Service) world(ctx context.Context) (World, error) {
-	w := World{Director: s.Director, URL: s.URL}
+	w := World{Director: s.Director, URL: s.URL, Now: s.Now()}
 	docs, err := s.Store.Documents(ctx, model.KindCluster)
 	if err != nil {
 		return w, err
@@ -102,6 +110,21 @@ func (s *Service) world(ctx context.Context) (World, error) {
 	for _, d := range docs {
 		c := Cluster{
 			UID: d.UID, Name: d.Metadata.Name, Consul: d.Cluster.Discovery.Consul, Machines: alive[d.UID],
+			Syncs: d.Cluster.Discovery.Syncs(), WantsAgents: d.Cluster.Discovery.Agents,
+		}
+		token, known, err := s.Tokens.ConsulToken(ctx, d.UID)
+		if err != nil {
+			return w, err
+		}
+		if known {
+			c.Sync = &token
+		}
+		agents, known, err := s.Tokens.ConsulAgents(ctx, d.UID)
+		if err != nil {
+			return w, err
+		}
+		if known {
+			c.Agents = &agents
 		}
 		if vip := d.Cluster.API.VIP; vip.IsValid() {
 			c.VIP = vip.String()

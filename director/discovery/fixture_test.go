@@ -102,9 +102,46 @@ func (a *account) OpenConsul(_ context.Context, _, name string, _ model.Consul) 
 	return director.Credentials{Name: name, Password: a.token}, nil
 }
 
-// fixture is a director beside a real Consul.
+// sealed are the tokens of syncs, by the uid of the cluster.
+type sealed struct {
+	mu     sync.Mutex
+	has    map[string]director.ConsulToken
+	agents map[string]director.ConsulAgents
+}
+
+func (s *sealed) ConsulToken(_ context.Context, uid string) (director.ConsulToken, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, ok := s.has[uid]
+	return t, ok, nil
+}
+
+func (s *sealed) ConsulAgents(_ context.Context, uid string) (director.ConsulAgents, bool, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	a, ok := s.agents[uid]
+	return a, ok, nil
+}
+
+// setAgents keeps what agents are known by; nil for a cluster without.
+func (s *sealed) setAgents(uid string, a *director.ConsulAgents) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if delete(s.agents, uid); a != nil {
+		s.agents[uid] = *a
+	}
+}
+
+func (s *sealed) set(uid string, t director.ConsulToken) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.has[uid] = t
+}
+
+// fixture is a director with a real Consul.
 type fixture struct {
 	*Service
+	sealed  *sealed
 	world   *world
 	servers *servers
 	account *account
@@ -112,7 +149,7 @@ type fixture struct {
 	clock   time.Time
 }
 
-func setup(t *testing.T, server *consultest.Server, id string) *fixture {
+func setup(t testing.TB, server *consultest.Server, id string) *fixture {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "director.db"), slog.New(slog.DiscardHandler))
@@ -124,10 +161,12 @@ func setup(t *testing.T, server *consultest.Server, id string) *fixture {
 	f := &fixture{
 		world:   &world{Store: db, docs: map[model.Ref]model.Stored{}},
 		servers: &servers{down: map[string]bool{}}, account: &account{token: director.Secret(token)},
-		consul: server, clock: time.Now(),
+		consul: server, clock: time.Now(), sealed: &sealed{
+			has: map[string]director.ConsulToken{}, agents: map[string]director.ConsulAgents{},
+		},
 	}
 	f.Service = New(Config{
-		Store: f.world, Accounts: f.account, Director: id, URL: "https://director.example.org",
+		Store: f.world, Accounts: f.account, Tokens: f.sealed, Director: id, URL: "https://director.example.org",
 		Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32")},
 		Connect:  f.servers.connect, Log: log,
 		Now: func() time.Time { f.clock = f.clock.Add(time.Millisecond); return f.clock },
@@ -160,7 +199,8 @@ func (f *fixture) cluster(uid, name, consul string, masters int) {
 	f.world.machines = slices.DeleteFunc(f.world.machines, func(m director.Machine) bool { return m.ClusterUID == uid })
 	for i := range masters {
 		f.world.machines = append(f.world.machines, director.Machine{
-			ClusterUID: uid, Cluster: name, Name: fmt.Sprintf("%s-master-%d", name, i+1), Role: director.RoleMaster,
+			ID: fmt.Sprintf("%s-%d", uid, i+1), ClusterUID: uid, Cluster: name,
+			Name: fmt.Sprintf("%s-master-%d", name, i+1), Role: director.RoleMaster,
 			Address: fmt.Sprintf("10.0.%d.%d", len(uid), i+1), Kubernetes: "v1.37.0",
 		})
 	}
@@ -174,7 +214,7 @@ func (f *fixture) drop(uid, name string) {
 }
 
 // pass compares once, and returns how it went.
-func (f *fixture) pass(t *testing.T) director.ConsulState {
+func (f *fixture) pass(t testing.TB) director.ConsulState {
 	t.Helper()
 	state, err := f.Sync(t.Context(), "dc1", "")
 	if err != nil {
@@ -184,7 +224,7 @@ func (f *fixture) pass(t *testing.T) director.ConsulState {
 }
 
 // well is pass that has no problem.
-func (f *fixture) well(t *testing.T) director.ConsulState {
+func (f *fixture) well(t testing.TB) director.ConsulState {
 	t.Helper()
 	state := f.pass(t)
 	if state.Problem != "" {
@@ -194,7 +234,7 @@ func (f *fixture) well(t *testing.T) director.ConsulState {
 }
 
 // entries returns node/id=status of all entries of a director, as a token that may do everything sees them.
-func (f *fixture) entries(t *testing.T, id string) []string {
+func (f *fixture) entries(t testing.TB, id string) []string {
 	t.Helper()
 	c := f.consul.Client(t, f.consul.Management)
 	nodes, _, err := c.Catalog().Nodes(&api.QueryOptions{NodeMeta: map[string]string{MetaOwner: id}})

@@ -9,7 +9,7 @@ import (
 )
 
 const (
-	probesAtOnce = 32
+	probesAtOnce = 128 // a thousand API servers that hang take 40 seconds of a comparison
 	probeLimit   = 5 * time.Second
 	clientLife   = 20 * time.Minute // of a connection to an API server, whose certificate lives a little longer
 	patience     = 2                // failures in a row until a check no longer passes

@@ -2,6 +2,7 @@ package discovery
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -83,48 +84,64 @@ func (s *Service) tell(ctx context.Context, was, is director.ConsulState, err er
 	}
 }
 
+// pass is what one comparison has read, and what has to change.
+type pass struct {
+	host    host
+	world   World
+	wanted  []Entry
+	agents  []CatalogNode // that are there
+	changes Changes
+}
+
 // plan reads both sides, and returns what has to change in the Consul.
-func (s *Service) plan(ctx context.Context, doc model.Stored) (h host, changes Changes, wanted []Entry, err error) {
-	world, err := s.world(ctx)
-	if err != nil {
-		return h, changes, nil, err
+func (s *Service) plan(
+	ctx context.Context, doc model.Stored,
+) (p pass, err error) {
+	if p.world, err = s.world(ctx); err != nil {
+		return p, err
 	}
 	c, err := s.client(ctx, doc)
 	if err != nil {
-		return h, changes, nil, err
+		return p, err
 	}
-	if h, err = c.first(ctx); err != nil {
-		return h, changes, nil, err
+	if p.host, err = c.first(ctx); err != nil {
+		return p, err
 	}
-	have, err := h.read(ctx, s.Director)
+	have, err := p.host.read(ctx, s.Director)
 	if err != nil {
-		return h, changes, nil, err
+		return p, err
 	}
-	wanted, keep := Wanted(world, doc.Metadata.Name)
+	if err := p.host.watch(ctx, s.Director, doc.Metadata.Name, &p.world, have); err != nil {
+		return p, err
+	}
+	wanted, keep := Wanted(p.world, doc.Metadata.Name)
 	before := make(map[[2]string]bool, len(have.Entries))
 	for _, a := range have.Entries {
 		before[[2]string{a.Node, a.ID}] = a.Passing
 	}
 	s.health.fill(ctx, wanted, before)
 	if err := ctx.Err(); err != nil { // what was not asked looks as if it were down
-		return h, changes, nil, err
+		return p, err
 	}
-	return h, Compare(s.Director, wanted, keep, have), wanted, nil
+	p.wanted, p.agents, p.changes = wanted, have.Agents, Compare(s.Director, wanted, keep, have)
+	return p, nil
 }
 
 // repair writes first and removes last: a service that moved is never without an entry.
 func (s *Service) repair(ctx context.Context, doc model.Stored, state *director.ConsulState) error {
-	h, c, wanted, err := s.plan(ctx, doc)
+	p, err := s.plan(ctx, doc)
 	if err != nil {
 		return err
 	}
-	state.Wanted = len(wanted)
-	for _, e := range wanted {
+	h, c := p.host, p.changes
+	state.Wanted = len(p.wanted)
+	for _, e := range p.wanted {
 		if !e.Passing {
 			state.Failing++
 		}
 	}
-	if err := each(writers, c.Put, func(e Entry) error { return h.put(ctx, s.Director, e) }); err != nil {
+	put := func(e Entry) error { return h.put(ctx, s.Director, e) }
+	if err := errors.Join(each(writers, c.Put, put), each(writers, c.Refresh, put)); err != nil {
 		return err
 	}
 	state.Written = len(c.Put)
@@ -145,8 +162,8 @@ func (s *Service) repair(ctx context.Context, doc model.Stored, state *director.
 	if err := each(writers, c.Nodes, func(n CatalogNode) error { return h.removeNode(ctx, n) }); err != nil {
 		return err
 	}
-	state.Removed = len(c.gone)
-	return nil
+	state.Removed = len(c.gone) + c.handed
+	return errors.Join(s.repairTokens(ctx, h, doc, p.world), s.repairAgents(ctx, h, doc, p.world, p.agents))
 }
 
 // Sync compares the Consul at once, and returns how it went. confirm is the id of removals that are held, if they

@@ -24,7 +24,8 @@ const (
 type Registered struct {
 	Entry
 	ClusterName string
-	Own         bool // the director writes it; otherwise a program in the cluster does
+	Own         bool // the director writes it
+	Agent       bool // the agent of a node does; otherwise a program in the cluster
 	Drift       Drift
 }
 
@@ -53,33 +54,41 @@ func (s *Service) List(ctx context.Context) ([]View, error) {
 	return out, nil
 }
 
-// Services asks the Consul, and returns what is on the director's nodes and what is missing there, by cluster and id.
+// Services asks the Consul, and returns what is on the director's nodes and what is missing there, by cluster and id,
+// and the nodes whose agents are not seen. A director that simulates asks nothing: all is missing but agents.
 // Nothing is changed.
 func (s *Service) Services(ctx context.Context, name string) ([]Registered, error) {
-	doc, err := s.consul(ctx, name)
-	if err != nil {
-		return nil, err
+	list, world, nodes, err := s.services(ctx, name)
+	if err != nil || s.Connect == nil {
+		return list, err
+	}
+	return append(list, absent(world, name, nodes)...), nil
+}
+
+// services is Services without agents, with what these are found by.
+func (s *Service) services(
+	ctx context.Context, name string,
+) (list []Registered, world World, nodes []CatalogNode, err error) {
+	if world, err = s.world(ctx); err != nil {
+		return nil, world, nil, err
 	}
 	if s.Connect == nil {
-		return nil, director.Errorf(
-			director.KindConflict, "discovery.services", "this director simulates: it registers nothing",
-		)
+		if _, err := s.consul(ctx, name); err != nil {
+			return nil, world, nil, err
+		}
+		wanted, keep := Wanted(world, name)
+		return registered(world, wanted, Catalog{}, Compare(s.Director, wanted, keep, Catalog{})), world, nil, nil
 	}
-	world, err := s.world(ctx)
+	_, h, err := s.open(ctx, name)
 	if err != nil {
-		return nil, err
-	}
-	c, err := s.client(ctx, doc)
-	if err != nil {
-		return nil, err
-	}
-	h, err := c.first(ctx)
-	if err != nil {
-		return nil, err
+		return nil, world, nil, err
 	}
 	have, err := h.read(ctx, s.Director)
 	if err != nil {
-		return nil, err
+		return nil, world, nil, err
+	}
+	if err := h.watch(ctx, s.Director, name, &world, have); err != nil {
+		return nil, world, nil, err
 	}
 	wanted, keep := Wanted(world, name)
 	passing := make(map[[2]string]bool, len(have.Entries))
@@ -91,7 +100,11 @@ func (s *Service) Services(ctx context.Context, name string) ([]Registered, erro
 			wanted[i].Passing = p
 		}
 	}
-	return registered(world, wanted, have, Compare(s.Director, wanted, keep, have)), nil
+	list = registered(world, wanted, have, Compare(s.Director, wanted, keep, have))
+	more, err := h.byAgents(ctx, world, have.Agents)
+	list = append(list, more...)
+	order(list)
+	return list, world, have.Agents, err
 }
 
 func registered(world World, wanted []Entry, have Catalog, c Changes) []Registered {
@@ -134,8 +147,12 @@ func registered(world World, wanted []Entry, have Catalog, c Changes) []Register
 			out = append(out, Registered{Entry: e, ClusterName: e.name, Own: true, Drift: DriftMissing})
 		}
 	}
-	slices.SortFunc(out, func(a, b Registered) int {
+	order(out)
+	return out
+}
+
+func order(list []Registered) {
+	slices.SortFunc(list, func(a, b Registered) int {
 		return cmp.Or(cmp.Compare(a.ClusterName, b.ClusterName), cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 	})
-	return out
 }

@@ -6,6 +6,8 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -19,6 +21,7 @@ const (
 	MetaWriter  = "kaas-writer"  // of the director's entries
 	MetaName    = "kaas-name"    // of the director's entries: name of the cluster
 	MetaKey     = "kaas-key"     // what the entry is for
+	MetaNode    = "kaas-node"    // name of the machine; of nodes with an agent, which registers them itself
 
 	writer = "director"
 )
@@ -29,20 +32,20 @@ const NodeAddress = "127.0.0.1"
 // The names of services.
 const (
 	ServiceDirector = "kaas-director"
-	servicePrefix   = "kaas-api-" // and the name of the cluster
-	nodePrefix      = "kaas-"     // and the uid of the cluster, or the id of the director
+	nodePrefix      = director.ConsulPrefix // and the uid of the cluster, or the id of the director
 )
 
 // The tags of an API server's entries.
 const (
 	TagVIP    = "vip"
-	TagMaster = "master"
+	TagMaster = director.ConsulTagMaster
 )
 
 // World is what decides which entries are wanted.
 type World struct {
 	Director string // id
 	URL      string // of the director
+	Now      time.Time
 	Clusters []Cluster
 }
 
@@ -52,6 +55,21 @@ type Cluster struct {
 	Consul    string // that it names; empty for none
 	VIP       string // empty for none
 	Machines  []director.Machine
+	Syncs     bool                  // its document asks for a sync of Services
+	Sync      *director.ConsulToken // of the sync that a plan has installed; nil for none
+	// WantsAgents says that its document asks for agents on its nodes; Agents are those that a plan has installed, nil
+	// for none.
+	WantsAgents bool
+	Agents      *director.ConsulAgents
+	// Watched are the masters, by name, whose agents register their API servers: the director does not.
+	Watched map[string]bool
+}
+
+// Kept is what stays of a cluster in a Consul, besides what the director wants there.
+type Kept struct {
+	Synced bool // also what the cluster's sync writes
+	// Watched are the ids of entries that agents have instead of the director.
+	Watched map[string]bool
 }
 
 // Entry is an instance of a service in Consul, with its one check.
@@ -79,15 +97,15 @@ func (e Entry) endpoint() string {
 }
 
 // Node returns the name of the node that carries the entries of a cluster, by its uid, or of a director, by its id.
-func Node(id string) string { return nodePrefix + id }
+func Node(id string) string { return director.ConsulNode(id) }
 
 // Service returns the name of the service of a cluster's API server.
-func service(cluster string) string { return servicePrefix + cluster }
+func service(cluster string) string { return director.ConsulAPI(cluster) }
 
-// Wanted returns the entries that are wanted in the Consul, sorted by node and id, and the uids of the clusters whose
-// nodes stay there. The state of checks is left open. It is pure.
-func Wanted(w World, consul string) (entries []Entry, keep map[string]bool) {
-	keep = map[string]bool{}
+// Wanted returns the entries that are wanted in the Consul, sorted by node and id, and the clusters whose nodes stay
+// there, by uid. The state of checks is left open. It is pure.
+func Wanted(w World, consul string) (entries []Entry, keep map[string]Kept) {
+	keep = map[string]Kept{}
 	if e, ok := w.self(); ok {
 		entries = append(entries, e)
 	}
@@ -95,7 +113,11 @@ func Wanted(w World, consul string) (entries []Entry, keep map[string]bool) {
 		if c.Consul != consul || len(c.Machines) == 0 {
 			continue
 		}
-		keep[c.UID] = true
+		watched := map[string]bool{}
+		for name, yes := range c.Watched {
+			watched[director.ConsulAPIEntry(name)] = yes
+		}
+		keep[c.UID] = Kept{Synced: c.Syncs || (c.Sync != nil && c.Sync.Consul == consul), Watched: watched}
 		entries = append(entries, w.cluster(c)...)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
@@ -113,30 +135,62 @@ func (w World) self() (Entry, bool) {
 	port, err := strconv.Atoi(cmp.Or(u.Port(), "443"))
 	return Entry{
 		Node: Node(w.Director), ID: ServiceDirector, Service: ServiceDirector, Address: u.Hostname(), Port: port,
-		Tags: []string{"https"}, Passing: true, Output: "the director has written this",
+		Tags: []string{"https"}, Passing: true, Output: written(w.Now),
 		Meta: map[string]string{MetaOwner: w.Director, MetaWriter: writer, MetaKey: "director"},
 	}, err == nil
 }
 
-// cluster returns the entries of a cluster's API server: each master that is a member, and the virtual address as soon
-// as there is one.
+// The director's own entry has no one who watches it when the director is down, so its check says when it was written,
+// and is written again and again.
+const (
+	writtenAt   = "the director wrote this at "
+	writtenThen = "; it does so every 5 minutes, and an older time means that it is down"
+	freshFor    = 5 * time.Minute
+)
+
+func written(now time.Time) string {
+	return writtenAt + now.UTC().Format(time.RFC3339) + writtenThen
+}
+
+// stale tells whether the director's own entry has to be written again, so that its check says a time that is not old.
+func stale(wanted, have Entry) bool {
+	if wanted.Cluster != "" {
+		return false
+	}
+	at := func(output string) time.Time {
+		text, _ := strings.CutPrefix(output, writtenAt)
+		text, _, _ = strings.Cut(text, ";")
+		t, _ := time.Parse(time.RFC3339, text) // the zero time for anything else
+		return t
+	}
+	age := at(wanted.Output).Sub(at(have.Output))
+	return age >= freshFor || age < 0
+}
+
+// cluster returns the entries of a cluster's API server: each master that is a member, unless its agent has the entry,
+// and the virtual address as soon as there is one.
 func (w World) cluster(c Cluster) []Entry {
 	var out []Entry
 	add := func(id, address, tag string) {
 		out = append(out, Entry{
-			Node: Node(c.UID), Cluster: c.UID, ID: "kaas-" + id, Service: service(c.Name), Address: address,
-			Port: model.APIPort, Tags: []string{tag}, name: c.Name,
+			Node: Node(c.UID), Cluster: c.UID, ID: director.ConsulPrefix + id, Service: service(c.Name),
+			Address: address,
+			Port:    model.APIPort, Tags: []string{tag}, name: c.Name,
 			Meta: map[string]string{
 				MetaOwner: w.Director, MetaWriter: writer, MetaName: c.Name, MetaKey: id,
 			},
 		})
 	}
+	masters := 0
 	for _, m := range c.Machines {
-		if m.Role == director.RoleMaster && m.Kubernetes != "" && m.Address != "" {
+		if m.Role != director.RoleMaster || m.Kubernetes == "" || m.Address == "" {
+			continue
+		}
+		if masters++; !c.Watched[m.Name] {
 			add("api-"+m.Name, m.Address, TagMaster)
 		}
 	}
-	if c.VIP != "" && len(out) > 0 {
+	if c.VIP != "" && masters > 0 {
 		add("api-vip", c.VIP, TagVIP)
 	}
 	return out

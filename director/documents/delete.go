@@ -47,6 +47,11 @@ func (s *Service) DeleteDocumentIf(ctx context.Context, actor string, ref model.
 				return err
 			}
 		}
+		if ref.Kind == model.KindCertificateAuthority {
+			if err := tx.ForgetSecrets(doc.UID); err != nil {
+				return err
+			}
+		}
 		if err := tx.DeleteDocument(ref); err != nil {
 			return err
 		}

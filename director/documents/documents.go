@@ -36,6 +36,10 @@ type Config struct {
 	CheckSchedule func(model.Schedule) []director.Field
 	// CheckIdentity is CheckSchedule for an identity provider.
 	CheckIdentity func(model.IdentityProvider) []director.Field
+	// CheckAuthority is CheckSchedule for a certificate authority.
+	CheckAuthority func(model.CertificateAuthority) []director.Field
+	// TryAuthority returns what using the authority of the name shows to be wrong; nil where none is used.
+	TryAuthority func(ctx context.Context, name string, a model.CertificateAuthority) []director.Field
 	// Applied is called after documents have changed; nil for none.
 	Applied func()
 	// Answer is what a repeated request for an apply is answered with; nil for the changes themselves.
@@ -76,6 +80,11 @@ func (s *Service) ApplyIf(
 	if err := s.validate(docs); err != nil {
 		return nil, err
 	}
+	if !dryRun {
+		if err := s.try(ctx, by, docs); err != nil {
+			return nil, err
+		}
+	}
 	if c.Any() && len(docs) != 1 {
 		return nil, director.Errorf(
 			director.KindInvalid, "documents.apply", "a condition is for one document, and these are %d", len(docs),
@@ -103,6 +112,9 @@ func (s *Service) validate(docs []model.Document) error {
 		if d := docs[i].IdentityProvider; d != nil && s.c.CheckIdentity != nil {
 			further = s.c.CheckIdentity(*d)
 		}
+		if d := docs[i].CertificateAuthority; d != nil && s.c.CheckAuthority != nil && err == nil {
+			further = s.c.CheckAuthority(*d)
+		}
 		for _, f := range further {
 			f.Path = docs[i].Ref().String() + ": " + f.Path
 			problems = append(problems, f)
@@ -115,6 +127,22 @@ func (s *Service) validate(docs []model.Document) error {
 			})
 		} else {
 			seen[ref] = true
+		}
+	}
+	return director.Invalid("documents.apply", "nothing was applied: the documents have problems", problems)
+}
+
+// try refuses certificate authorities that turn out to be of no use. What the author may not store is not used.
+func (s *Service) try(ctx context.Context, by Author, docs []model.Document) error {
+	var problems []director.Field
+	for i := range docs {
+		d := &docs[i]
+		if d.CertificateAuthority == nil || s.c.TryAuthority == nil || by.May != nil && by.May(nil, d) != nil {
+			continue
+		}
+		for _, f := range s.c.TryAuthority(ctx, d.Metadata.Name, *d.CertificateAuthority) {
+			f.Path = d.Ref().String() + ": " + f.Path
+			problems = append(problems, f)
 		}
 	}
 	return director.Invalid("documents.apply", "nothing was applied: the documents have problems", problems)

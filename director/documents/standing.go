@@ -116,7 +116,8 @@ func (d dependence) refusals(list []model.FieldChange) ([]director.Field, error)
 	case model.KindCluster:
 		return d.cluster(list)
 	case model.KindImage, model.KindRelease, model.KindSchedule, model.KindIdentityProvider, model.KindProject,
-		model.KindGrant, model.KindBackupTarget, model.KindConsul, model.KindHook:
+		model.KindGrant, model.KindBackupTarget, model.KindConsul, model.KindHook,
+		model.KindNotification, model.KindCertificateAuthority:
 	}
 	return nil, nil
 }

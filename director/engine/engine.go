@@ -101,6 +101,7 @@ type Engine struct {
 	claimed  map[plan.StepRef]struct{} // those of running whose lease we hold, for all we know
 	timers   map[*time.Timer]struct{}
 	stopping bool
+	held     bool // no step is begun
 
 	beat       atomic.Int64 // when leases were renewed last
 	background sync.WaitGroup
@@ -197,6 +198,36 @@ func (e *Engine) Start(ctx context.Context) error {
 	e.background.Go(func() { k.keep(background, renewed) })
 	if pool := e.cfg.Store.Pool(); pool != nil && e.cfg.Channel != "" {
 		e.background.Go(func() { k.listen(background, pool) })
+	}
+	return nil
+}
+
+// Hold has the engine begin no more steps. What is due is begun after Release. It may be called before Start.
+func (e *Engine) Hold() { e.hold(true) }
+
+// Release ends Hold.
+func (e *Engine) Release() {
+	e.hold(false)
+	e.lookNow()
+}
+
+func (e *Engine) hold(held bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.held = held
+}
+
+// Drain is Hold, and returns when no step runs any more, or with the context's error.
+func (e *Engine) Drain(ctx context.Context) error {
+	e.Hold()
+	tick := time.NewTicker(queueLooks)
+	defer tick.Stop()
+	for e.Held() > 0 {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
 	}
 	return nil
 }

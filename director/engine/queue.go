@@ -98,6 +98,10 @@ func alone(ctx context.Context, pool *pgxpool.Pool, fn func() error) error {
 func newClient[T any](
 	cfg Config, w *worker, driver riverdriver.Driver[T], poll time.Duration,
 ) (*river.Client[T], error) {
+	var reindex river.PeriodicSchedule // River's own: it keeps the indexes of PostgreSQL from growing
+	if driver.DatabaseName() == riverdriver.DatabaseNameSQLite {
+		reindex = river.NeverSchedule() // River looks for indexes that its tables do not have there, and warns daily
+	}
 	workers := river.NewWorkers()
 	err := river.AddWorkerSafely(workers, w)
 	var client *river.Client[T]
@@ -107,6 +111,7 @@ func newClient[T any](
 			Workers:           workers,
 			FetchCooldown:     20 * time.Millisecond,
 			FetchPollInterval: poll,
+			ReindexerSchedule: reindex,
 			JobTimeout:        -1, // steps carry their own
 			MaxAttempts:       1,  // the journal counts attempts
 			Logger:            slog.New(levelHandler{cfg.Log.Handler(), slog.LevelWarn}),

@@ -323,3 +323,32 @@ func TestWakeRunsAStepBeforeItsTime(t *testing.T) {
 		}
 	})
 }
+
+// TestDrain lets the step that runs end, begins none after it, and continues where it was told to.
+func TestDrain(t *testing.T) {
+	both(t, func(t *testing.T, open func(t *testing.T) adapted) {
+		going := make(chan struct{})
+		x := &script{hold: map[string]chan struct{}{"1": going}}
+		p := linear("p", plan.Step{ID: "1", Kind: "work"}, plan.Step{ID: "2", Kind: "work"})
+		e, s := begin(t, open, x, p)
+		await(t, e, s, "p", func(s plan.State) bool { return s.Step("1").Status == plan.Running })
+		short, cancel := context.WithTimeout(t.Context(), 10*time.Millisecond)
+		defer cancel()
+		if err := e.Drain(short); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("with a step that runs: %v", err)
+		}
+		close(going)
+		if err := e.Drain(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		state := await(t, e, s, "p", func(s plan.State) bool { return s.Step("1").Status == plan.Done })
+		if got := x.done(); !slices.Equal(got, []string{"1"}) || state.Step("2").Status != plan.Pending {
+			t.Errorf("did %v, step 2 is %s", got, state.Step("2").Status)
+		}
+		e.Release()
+		await(t, e, s, "p", ended)
+		if got := x.done(); !slices.Equal(got, []string{"1", "2"}) {
+			t.Errorf("did %v", got)
+		}
+	})
+}

@@ -36,9 +36,9 @@ func (w *worker) run(ctx context.Context, ref plan.StepRef) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	w.mu.Lock()
-	if _, twice := w.running[ref]; w.stopping || twice {
+	if _, twice := w.running[ref]; w.stopping || w.held || twice {
 		w.mu.Unlock()
-		return // nothing is claimed: the next start queues it again, or the same invitation is being followed
+		return // nothing is claimed: the keeper queues it again, or the same invitation is being followed
 	}
 	w.running[ref] = cancel
 	w.mu.Unlock()

@@ -14,22 +14,19 @@ import (
 	"encoding/hex"
 	"log/slog"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/engine"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/webhook"
+	"github.com/director-kaas/kaas/director/webhookkeys"
 )
-
-// Sealer keeps the secret halves of keys. seal.Box implements it.
-type Sealer interface {
-	Seal(owner, name string, plain []byte) ([]byte, error)
-	Unseal(owner, name string, sealed []byte) ([]byte, error)
-}
 
 // Engine moves plans.
 type Engine interface {
@@ -52,7 +49,7 @@ type Observer interface {
 // Config is what New needs. All fields must be set.
 type Config struct {
 	Store    *store.Store
-	Sealer   Sealer
+	Sealer   webhookkeys.Sealer
 	Engine   Engine
 	Accounts Accounts
 	Observer Observer
@@ -69,11 +66,11 @@ type Config struct {
 type Service struct {
 	c     Config
 	owner string
+	keys  *webhookkeys.Keys
 	look  chan struct{} // asks the dispatcher to look at once
 
 	mu   sync.Mutex
-	busy map[string]int         // deliveries in flight, by hook
-	keys map[string]webhook.Key // opened, by id
+	busy map[string]int // deliveries in flight, by hook
 
 	stop    context.CancelFunc
 	running sync.WaitGroup
@@ -83,7 +80,7 @@ type Service struct {
 func New(c Config) *Service {
 	return &Service{
 		c: c, owner: c.Instance + "/" + randomID(), look: make(chan struct{}, 1), busy: map[string]int{},
-		keys: map[string]webhook.Key{},
+		keys: webhookkeys.New(c.Store, c.Sealer, c.Now),
 	}
 }
 
@@ -118,6 +115,30 @@ func (a Asker) Asked(ctx context.Context, planID, stepID string) (*director.Hook
 		return tx.SetDelivery(*d)
 	})
 	return d, err
+}
+
+// owner is whose keys sign requests of the hook.
+func owner(doc model.Stored) webhookkeys.Owner {
+	return webhookkeys.Owner{Ref: doc.Ref(), UID: doc.UID, Algorithm: doc.Hook.Signature}
+}
+
+// Keys returns the keys that requests of the hook are signed with, the current one first. secrets also opens what
+// receivers of an HMAC need; that is audited.
+func (s *Service) Keys(ctx context.Context, actor, name string, secrets bool) ([]webhookkeys.View, error) {
+	doc, err := s.document(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.keys.List(ctx, actor, owner(doc), secrets)
+}
+
+// RotateKey makes another key for the hook. The former one signs besides it for a day.
+func (s *Service) RotateKey(ctx context.Context, actor, name string) ([]webhookkeys.View, error) {
+	doc, err := s.document(ctx, name)
+	if err != nil {
+		return nil, err
+	}
+	return s.keys.Rotate(ctx, actor, owner(doc))
 }
 
 // View is a hook as it is now.
@@ -170,6 +191,9 @@ func (s *Service) Answer(
 	if !d.Blocks() {
 		return d, director.Errorf(director.KindConflict, op, "no plan waits for an answer to %s", id)
 	}
+	if err := s.mayAnswer(ctx, actor, d.Hook); err != nil {
+		return director.HookDelivery{}, err
+	}
 	if d.State == director.HookAnswered && d.Decision == decision {
 		return d, nil
 	}
@@ -200,6 +224,22 @@ func (s *Service) Answer(
 		return tx.Audit(now, actor, "answer "+string(decision), "HookDelivery/"+id)
 	})
 	return d, err
+}
+
+// mayAnswer is forbidden for those whom the hook does not name, if it names any: what another service may do with plans
+// is not to speak for this one. An administrator who has to go on skips the step, or changes the document.
+func (s *Service) mayAnswer(ctx context.Context, actor, hook string) error {
+	doc, err := s.document(ctx, hook)
+	if err != nil {
+		return err
+	}
+	if by := doc.Hook.AnsweredBy; len(by) > 0 && !slices.Contains(by, actor) {
+		return director.Errorf(
+			director.KindForbidden, "hooks.answer", "%s does not answer for Hook/%s: its spec.answeredBy names others",
+			actor, hook,
+		).WithHint("add the user there, or continue without the answer: directorctl skip PLAN --step STEP --reason WHY")
+	}
+	return nil
 }
 
 func stateAt(d director.HookDelivery, now time.Time) director.HookState {
@@ -292,7 +332,7 @@ func (s *Service) Test(ctx context.Context, actor, name string) (director.HookDe
 func (s *Service) send(ctx context.Context, doc model.Stored, d director.HookDelivery) webhook.Outcome {
 	h := *doc.Hook
 	to := webhook.Endpoint{
-		URL: h.URL, Allow: allowed(h), Own: s.c.Own(), Timeout: time.Duration(h.Timeout),
+		URL: h.URL, Allow: confine.Allowed(h.Allow), Own: s.c.Own(), Timeout: time.Duration(h.Timeout),
 		Agent: "director/" + s.c.Version,
 	}
 	if h.TLS.CA != "" {
@@ -314,7 +354,7 @@ func (s *Service) send(ctx context.Context, doc model.Stored, d director.HookDel
 	if err != nil {
 		return webhook.Outcome{Problem: err.Error()}
 	}
-	keys, err := s.signers(ctx, doc)
+	keys, err := s.keys.Signers(ctx, owner(doc))
 	if err != nil {
 		return webhook.Outcome{Problem: problem(err)}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/diskimage"
+	"github.com/director-kaas/kaas/director/rootdisk"
 )
 
 // record is what is stored of an upload in addition to its data.
@@ -223,12 +224,14 @@ func (s *Store) early(id string, f *os.File, u Upload, before int64) error {
 	return err
 }
 
-// sniffRelease returns invalid unless the file begins as an archive of a release bundle does.
+// sniffRelease returns invalid unless the file begins as an archive of a release bundle does, or one of an upgrade of
+// the appliance.
 func sniffRelease(name string, f io.ReaderAt) error {
 	head := make([]byte, 512)
 	_, err := f.ReadAt(head, 0)
-	if first, _, _ := bytes.Cut(head, []byte{0}); err == nil && string(first) == bundle.DocumentName &&
-		string(head[257:262]) == "ustar" {
+	first, _, _ := bytes.Cut(head, []byte{0})
+	if err == nil && string(head[257:262]) == "ustar" &&
+		(string(first) == bundle.DocumentName || string(first) == rootdisk.ManifestName) {
 		return nil
 	}
 	return director.Errorf(director.KindInvalid, opUpload, "%s is not an archive of a release bundle", name).

@@ -57,9 +57,13 @@ type Input struct {
 
 	DirectorAddresses []string // from which the director reaches the nodes; nil if that is not known
 
-	DNS     []string // name servers of the nodes
-	NTP     []string // time servers of the nodes
-	Aliases []Alias
+	DNS []string // name servers of the nodes
+	NTP []string // time servers of the nodes
+	// What CoreDNS forwards to Consul, and to whom; empty for nothing.
+	ConsulDomain  string
+	ConsulServers []string
+	ConsulAgents  string // what agents of Consul on the nodes are told, in JSON; empty for none
+	Aliases       []Alias
 	// Networks are what nodes are on, the internal one first; nil if that is all there is to say.
 	Networks []Network
 
@@ -111,6 +115,23 @@ type Node struct {
 	// What the node keeps from pods, by Kubernetes' names of resources. An entry replaces that of the cluster's
 	// variable.
 	KubeReserved, SystemReserved map[string]string
+	Services                     []Service // that its agent of Consul registers
+}
+
+// Service is what the agent of Consul on a node registers.
+type Service struct {
+	ID, Name string
+	Port     int
+	Tags     []string
+	Check    ServiceCheck
+}
+
+// ServiceCheck is how an agent finds out whether a service is well, at the node's address.
+type ServiceCheck struct {
+	Scheme   string // http, https or tcp
+	Port     int
+	Path     string // empty with tcp
+	Interval int    // seconds
 }
 
 // Files are the files of an inventory by their path below its directory, such as hosts.ini and group_vars/all.yml.
@@ -186,11 +207,12 @@ func (t Templates) host(node Node, values map[string]any) ([]byte, error) {
 	}
 	hostValues["node_interfaces"] = interfaces(node.Interfaces)
 	hostValues["host_aliases"], hostValues["chrony_config_server"] = aliases(node.Aliases), node.NTP
+	hostValues["consul_services"] = consulServices(node.Services)
 	hostValues["kube_reserved"] = overlay(values["kube_reserved"], node.KubeReserved)
 	hostValues["system_reserved"] = overlay(values["system_reserved"], node.SystemReserved)
 	host := map[string]any{
 		"Node": node.Name, "Interfaces": len(node.Interfaces) > 0, "Aliases": len(node.Aliases) > 0,
-		"NTP":          len(node.NTP) > 0,
+		"NTP": len(node.NTP) > 0, "Services": len(node.Services) > 0,
 		"KubeReserved": len(node.KubeReserved) > 0, "SystemReserved": len(node.SystemReserved) > 0,
 	}
 	return t.execute("host_vars/host.yml.tmpl", host, hostValues)
@@ -253,7 +275,7 @@ func (in Input) facts(s *schema) map[string]any {
 	}
 	for name, list := range map[string][]string{
 		"api_server_names": in.APINames, "dns_upstreams": in.DNS, "chrony_config_server": in.NTP,
-		"director_addresses": in.DirectorAddresses,
+		"director_addresses": in.DirectorAddresses, "consul_dns_servers": in.ConsulServers,
 	} {
 		if list != nil {
 			facts[name] = list
@@ -270,7 +292,8 @@ func (in Input) facts(s *schema) map[string]any {
 	}
 	for name, text := range map[string]string{
 		"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser,
-		"release_binaries_url": in.BinariesURL,
+		"release_binaries_url": in.BinariesURL, "consul_domain": in.ConsulDomain,
+		"consul_agents": in.ConsulAgents,
 	} {
 		if text != "" {
 			facts[name] = text

@@ -67,6 +67,13 @@ func large() Input {
 	}
 	in.Nodes[2].Aliases, in.Nodes[2].NTP = []Alias{{Address: "10.0.0.8", Names: []string{"gpu"}}},
 		[]string{"10.89.0.123"}
+	in.Nodes[3].Services = []Service{
+		{
+			ID: "web-w1", Name: "web", Port: 8080, Tags: []string{"blue"},
+			Check: ServiceCheck{Scheme: "https", Port: 8081, Path: "/healthz", Interval: 10},
+		},
+		{ID: "db-w1", Name: "db", Port: 5432, Tags: []string{}, Check: ServiceCheck{Scheme: "tcp", Port: 5432, Interval: 30}},
+	}
 	in.Nodes[3].KubeReserved = map[string]string{"memory": "512Mi", "pid": "1000"}
 	in.Vars = map[string]any{
 		"calico_ipv4pool_cidr": "10.200.0.0/16", "setup_chrony": false, "vxlan_port": float64(8472),

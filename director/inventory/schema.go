@@ -34,6 +34,8 @@ const (
 	TypeNetworks Type = "networks"
 	// TypeInterfaces is a list of {role, device, network, address, mac}.
 	TypeInterfaces Type = "interfaces"
+	// TypeServices is a list of {id, name, port, tags, scheme, check_port, path, interval}.
+	TypeServices Type = "services"
 )
 
 // Variable is one variable of the playbooks.
@@ -130,6 +132,10 @@ var shapes = map[Type]struct {
 	TypeInterfaces: {
 		listOf("role", "device", "network", "address", "mac"),
 		"must be a list of {role, device, network, address, mac}",
+	},
+	TypeServices: {
+		listOf("id", "name", "port", "tags", "scheme", "check_port", "path", "interval"),
+		"must be a list of {id, name, port, tags, scheme, check_port, path, interval}",
 	},
 	TypeTaints: {
 		func(value any) bool { return value == nil || listOf("key", "value", "effect")(value) },

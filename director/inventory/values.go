@@ -26,6 +26,17 @@ func interfaces(list []Interface) []map[string]any {
 	return out
 }
 
+func consulServices(list []Service) []map[string]any {
+	out := make([]map[string]any, 0, len(list))
+	for _, s := range list {
+		out = append(out, map[string]any{
+			"id": s.ID, "name": s.Name, "port": s.Port, "tags": s.Tags,
+			"scheme": s.Check.Scheme, "check_port": s.Check.Port, "path": s.Check.Path, "interval": s.Check.Interval,
+		})
+	}
+	return out
+}
+
 func taints(list []string) any {
 	if list == nil {
 		return nil

@@ -37,7 +37,9 @@ type Waiting struct {
 	Operation plan.Operation
 	Summary   string
 	Status    plan.Status
-	Steps     int // how many of its steps wait so; 0 for the plan as a whole
+	Steps     int    // how many of its steps wait so; 0 for the plan as a whole
+	By        string // who made the plan
+	Approval  bool   // a person has to agree to it before it starts
 }
 
 // Waits returns what plans wait for, the longest wait first: of those that have not ended, and of those that failed or
@@ -114,7 +116,8 @@ func (s *Service) waitsOf(ctx context.Context, id, owner string) ([]Waiting, err
 		at[key] = len(out)
 		next := Waiting{
 			Wait: w, Kind: kind, Plan: id, Cluster: v.Plan.Cluster, Operation: v.Plan.Operation,
-			Summary: v.Plan.Summary, Status: v.State.Status,
+			Summary: v.Plan.Summary, Status: v.State.Status, By: v.Plan.CreatedBy,
+			Approval: v.State.Status == plan.StatusPlanned && len(v.Plan.Approvals) > 0,
 		}
 		if w.Step != "" {
 			next.Steps = 1

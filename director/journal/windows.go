@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -50,7 +51,7 @@ type LogSearch struct {
 	Step    string
 	Attempt int
 	Text    string // in any text of a line, in any case; empty for all lines
-	Failed  bool   // only lines of a task that failed or of a host that could not be reached
+	Failed  bool   // only lines of what failed, see hasFailed
 	From    int64  // the first line that is looked at; 0 is 1
 	Limit   int
 }
@@ -244,7 +245,7 @@ func newMatcher(q LogSearch) *matcher {
 
 // match returns what fits in the line, with some text around it.
 func (m *matcher) match(line []byte) (string, bool) {
-	if m.failed && !bytes.Contains(line, []byte(`failed`)) && !bytes.Contains(line, []byte(`unreachable`)) {
+	if m.failed && !slices.ContainsFunc(failureMarks, func(mark []byte) bool { return bytes.Contains(line, mark) }) {
 		return "", false
 	}
 	if len(m.sure) > 0 {
@@ -268,13 +269,25 @@ func (m *matcher) match(line []byte) (string, bool) {
 	return m.find(v)
 }
 
-// hasFailed reports whether the line is about a task that failed, or a host that could not be reached.
+// failureMarks are texts of which every line that failed has one.
+var failureMarks = [][]byte{
+	[]byte(`"failed"`), []byte(`"unreachable"`), []byte(`"ERROR"`), []byte(`"lost"`), []byte(`"run_end"`),
+}
+
+// hasFailed reports whether the line is about a task that failed, a host that could not be reached, events that are
+// missing, an error of the director itself, or a run that ended badly.
 func hasFailed(v any) bool {
 	o, _ := v.(map[string]any)
 	if ignored, _ := o["ignored"].(bool); ignored {
 		return false
 	}
-	return o["status"] == "failed" || o["status"] == "unreachable"
+	switch o["type"] {
+	case "run_end":
+		return o["status"] != "ok"
+	case "lost":
+		return true
+	}
+	return o["status"] == "failed" || o["status"] == "unreachable" || o["level"] == "ERROR"
 }
 
 // find looks for the text in all texts of v.

@@ -126,6 +126,10 @@ func TestSearchLog(t *testing.T) {
 {"status":"failed","ignored":true,"msg":"never mind","host":"c"}
 {"status":"unreachable","msg":"gone","items":{"list":[{"msg":"deep Wasser\u00dcber"}]},"host":"d"}
 not json, but well said
+{"level":"ERROR","msg":"no host"}
+{"type":"run_end","status":"ok","msg":"fine"}
+{"type":"run_end","status":"timeout","msg":"too late"}
+{"type":"lost","count":2,"msg":"two"}
 `
 	if err := os.WriteFile(s.LogPath("p1", play, 1), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
@@ -137,7 +141,7 @@ not json, but well said
 		"any case":    {LogSearch{Text: "well"}, "1 All is WELL|5 not json, but well said"},
 		"quoted":      {LogSearch{Text: `to "B"`}, `2 no route to "b"`},
 		"deep":        {LogSearch{Text: "wasserÜBER"}, "4 deep WasserÜber"},
-		"failed":      {LogSearch{Failed: true}, `2 no route to "b"|4 gone`},
+		"failed":      {LogSearch{Failed: true}, `2 no route to "b"|4 gone|6 no host|8 too late|9 two`},
 		"both":        {LogSearch{Failed: true, Text: "gone"}, "4 gone"},
 		"not a key":   {LogSearch{Text: "status"}, ""},
 		"from a line": {LogSearch{Text: "well", From: 2}, "5 not json, but well said"},
@@ -145,7 +149,7 @@ not json, but well said
 	} {
 		c.q.Step, c.q.Attempt, c.q.Limit = play, 1, 9
 		hits, err := s.SearchLog(t.Context(), "p1", c.q)
-		if err != nil || hits.Next != 0 || hits.Total != 5 {
+		if err != nil || hits.Next != 0 || hits.Total != 9 {
 			t.Errorf("%s: %+v, %v", name, hits, err)
 		}
 		var got []string

@@ -15,6 +15,10 @@ var (
 	descCertSeen = prometheus.NewDesc(
 		namespace+"_certificate_seen_timestamp_seconds", "When certificates were seen last.", certLabels, nil,
 	)
+	descCertBegins = prometheus.NewDesc(
+		namespace+"_certificate_begin_timestamp_seconds",
+		"When certificates of the director begin that it renews by itself.", certLabels, nil,
+	)
 )
 
 // certificateEnds shows the ends of certificates. Those with the same labels are one, so that chains and secrets do not
@@ -35,5 +39,10 @@ func certificateEnds(list []director.Certificate, out chan<- prometheus.Metric) 
 		out <- prometheus.MustNewConstMetric(
 			descCertSeen, prometheus.GaugeValue, float64(c.Seen.Unix()), k[0], k[1], k[2], k[3],
 		)
+		if c.ClusterUID == "" && c.Name == director.CertificateACME {
+			out <- prometheus.MustNewConstMetric(
+				descCertBegins, prometheus.GaugeValue, float64(c.Begins.Unix()), k[0], k[1], k[2], k[3],
+			)
+		}
 	}
 }

@@ -27,10 +27,12 @@ type Counts struct {
 	Steps    map[string]int // of plans that hold a cluster, by status
 	Backups  []BackupAge    // of the clusters that name a target
 	Hooks    map[string]int // deliveries to hooks, by state
+	Notified map[string]int // messages of notifications, by state
 	Unsent   *int           // entries of the audit trail that have not arrived at the log server; nil without one
 	// Certificates are those of clusters and of the director, as they were seen last.
 	Certificates []director.Certificate
 	Consuls      []director.ConsulState // of those that have a document
+	Free         *int                   // bytes that the data disk has left; nil if that is not known
 }
 
 // BackupAge is when the newest backup of a cluster was made.
@@ -77,6 +79,8 @@ type Metrics struct {
 	failures     prometheus.Counter
 	hooksSent    *prometheus.CounterVec
 	hookSeconds  *prometheus.HistogramVec
+	notified     *prometheus.CounterVec
+	notifySecs   *prometheus.HistogramVec
 }
 
 // What takes from a tenth of a second to an hour.
@@ -114,6 +118,14 @@ func New(c Config) *Metrics {
 		hookSeconds: histograms(
 			"hook_request_duration_seconds", "How long requests to hooks took.", prometheus.DefBuckets, "hook",
 		),
+		notified: counters(
+			"notification_attempts_total", "Attempts to send messages of notifications, by whether they were received.",
+			"notification", "received",
+		),
+		notifySecs: histograms(
+			"notification_attempt_duration_seconds", "How long attempts to send messages of notifications took.",
+			prometheus.DefBuckets, "notification",
+		),
 	}
 	limit := prometheus.NewGauge(gauge("ansible_forks_limit", "Forks that all Ansible runs may hold together."))
 	limit.Set(float64(c.Forks))
@@ -128,6 +140,7 @@ func New(c Config) *Metrics {
 		m.stepsStarted, m.stepsEnded, m.stepSeconds, m.leasesLost, m.runs, m.runsWaiting, m.forks, m.runsEnded,
 		m.runSeconds,
 		m.requests, m.latency, m.streams, m.failures, m.hooksSent, m.hookSeconds,
+		m.notified, m.notifySecs,
 	)
 	return m
 }
@@ -173,6 +186,12 @@ func (m *Metrics) LeaseLost() { m.leasesLost.Inc() }
 func (m *Metrics) HookSent(hook string, received bool, took time.Duration) {
 	m.hooksSent.WithLabelValues(hook, strconv.FormatBool(received)).Inc()
 	m.hookSeconds.WithLabelValues(hook).Observe(took.Seconds())
+}
+
+// NotificationSent counts and measures.
+func (m *Metrics) NotificationSent(notification string, received bool, took time.Duration) {
+	m.notified.WithLabelValues(notification, strconv.FormatBool(received)).Inc()
+	m.notifySecs.WithLabelValues(notification).Observe(took.Seconds())
 }
 
 // RunWaits counts up.
@@ -245,6 +264,12 @@ var (
 	descHooks = prometheus.NewDesc(
 		namespace+"_hook_deliveries", "Deliveries to hooks of the last 30 days.", []string{"state"}, nil,
 	)
+	descNotified = prometheus.NewDesc(
+		namespace+"_notification_messages", "Messages of notifications of the last 30 days.", []string{"state"}, nil,
+	)
+	descFree = prometheus.NewDesc(
+		namespace+"_disk_free_bytes", "What the disk with the director's state has left.", nil, nil,
+	)
 	descUnsent = prometheus.NewDesc(
 		namespace+"_audit_unsent", "Entries of the audit trail that have not arrived at the log server.", nil, nil,
 	)
@@ -256,9 +281,10 @@ type looked struct{ m *Metrics }
 // Describe lists what there is.
 func (looked) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descQueue, descHeld, descMachines, descPlans, descSteps, descUnsent, descCertEnds, descCertSeen,
-		descNewestBackup, descLateBackup, descDrillLast, descDrillTook, descDrillFailed, descDrillLate, descHooks,
-		descConsulEntries, descConsulSuccess, descConsulHeld,
+		descQueue, descHeld, descMachines, descPlans, descSteps, descFree, descUnsent, descCertEnds,
+		descCertSeen, descCertBegins, descNewestBackup, descLateBackup, descDrillLast, descDrillTook,
+		descDrillFailed, descDrillLate, descHooks, descConsulEntries, descConsulSuccess, descConsulHeld,
+		descNotified,
 	} {
 		out <- d
 	}
@@ -283,10 +309,14 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	if c.Unsent != nil {
 		set(descUnsent, *c.Unsent)
 	}
+	if c.Free != nil {
+		set(descFree, *c.Free)
+	}
 	certificateEnds(c.Certificates, out)
 	consuls(c.Consuls, out)
 	for d, by := range map[*prometheus.Desc]map[string]int{
 		descMachines: c.Machines, descPlans: c.Plans, descSteps: c.Steps, descHooks: c.Hooks,
+		descNotified: c.Notified,
 	} {
 		for label, n := range by {
 			set(d, n, label)

@@ -156,6 +156,17 @@ func (n *Network) Free(count int, used map[netip.Addr]bool) ([]netip.Addr, error
 	return free, nil
 }
 
+// Giver returns what tells whether the pool gives an address away: Free would return it.
+func (n *Network) Giver() func(netip.Addr) bool {
+	segments := n.segments()
+	return func(a netip.Addr) bool {
+		return a.Is4() && slices.ContainsFunc(segments, func(s segment) bool {
+			i := int64(number(a))
+			return s.from <= i && i <= s.to
+		})
+	}
+}
+
 // Holds tells whether the pool has the address, and not as one of its holes.
 func (n *Network) Holds(a netip.Addr) bool {
 	in := func(ranges []AddressRange) bool {

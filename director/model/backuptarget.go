@@ -33,7 +33,7 @@ type S3Bucket struct {
 	Prefix      string `json:"prefix,omitempty" doc:"What the names of all backups begin with, such as clusters/site-a." maxLength:"200"`
 	Region      string `json:"region,omitempty" doc:"Region that requests are signed for." default:"us-east-1"`
 	Credentials string `json:"credentials" doc:"Name of the credentials: the user is the id of the access key, and the password is its secret." required:"true"`
-	CA          string `json:"ca,omitempty" doc:"Certificates in PEM that the server's is trusted by, instead of those of the system."`
+	CA          string `json:"ca,omitempty" doc:"Certificates in PEM that the server's is trusted by, instead of those of the system." text:"lines" maxLength:"65536"`
 }
 
 // Retention says which backups of a cluster are kept. A backup goes when neither bound keeps it.

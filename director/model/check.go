@@ -35,6 +35,9 @@ func (d *Document) References() []Ref {
 		if c.Discovery.Consul != "" {
 			refs = append(refs, Ref{KindConsul, c.Discovery.Consul})
 		}
+		if c.Certificates.Authority != "" {
+			refs = append(refs, Ref{KindCertificateAuthority, c.Certificates.Authority})
+		}
 		return append(refs, c.Backup.references()...)
 	case d.Project != nil:
 		return d.Project.references()
@@ -78,6 +81,7 @@ func field(k Kind) string {
 	return map[Kind]string{
 		KindRelease: "release", KindProvider: "provider", KindImage: "image", KindNetwork: "network",
 		KindProject: "project", KindCluster: "cluster", KindConsul: "discovery.consul",
+		KindCertificateAuthority: "certificates.authority",
 	}[k]
 }
 

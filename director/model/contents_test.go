@@ -56,6 +56,11 @@ func TestContents(t *testing.T) {
 		"certificate": {
 			cluster, "  vars: {registry_ca: \"{{ x }}\"}\n", "spec.vars.registry_ca: has characters",
 		},
+		"bucket's authority": {
+			"apiVersion: kaas/v1\nkind: BackupTarget\nmetadata: {name: b}\nspec:\n  type: s3\n",
+			"  s3: {url: 'https://s3.example:9000', bucket: clusters, credentials: key, ca: " +
+				"\"-----BEGIN CERTIFICATE-----\\nMIIB\\n-----END CERTIFICATE-----\\n\"}\n", "",
+		},
 		"ntp":           {network, "  ntp: ['a b']\n", "spec.ntp[0]"},
 		"gateway, zone": {network, "  gateway: 'fe80::1%eth0'\n", "spec.gateway: is an address with a zone"},
 		"bridge": {

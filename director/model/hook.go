@@ -3,7 +3,6 @@ package model
 import (
 	"fmt"
 	"net/netip"
-	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -55,6 +54,7 @@ type Hook struct {
 	Deadline   Duration       `json:"deadline,omitempty" doc:"With block: how long a plan waits for the final answer." default:"30m" min:"10s" max:"168h"`
 	OnDeadline string         `json:"onDeadline,omitempty" doc:"With block: what a plan does without an answer until the deadline. park: a person decides. fail: the step fails. continue: as if it had agreed." enum:"park,fail,continue" default:"park"`
 	OnRefuse   string         `json:"onRefuse,omitempty" doc:"With block: what a plan does after a refusal." enum:"park,fail,continue" default:"park"`
+	AnsweredBy []string       `json:"answeredBy,omitempty" doc:"With block: the users, such as the service account of the endpoint, who alone give answers later. Default: every operator." maxItems:"50" maxLength:"64"`
 	Allow      []netip.Prefix `json:"allow,omitempty" doc:"Ranges of addresses that the URL may lead to. Loopback and link-local addresses are only allowed by a range of their own. Default: private addresses." maxItems:"20"`
 	TLS        HookTLS        `json:"tls,omitzero" doc:"Whom the director trusts, and what it shows."`
 	Signature  string         `json:"signature,omitempty" doc:"How requests are signed: ed25519, which a public key verifies, or hmac with a shared secret." enum:"ed25519,hmac" default:"ed25519"`
@@ -83,11 +83,7 @@ func (h *Hook) For(cluster, role string) bool {
 }
 
 func (v *validator) hook(h *Hook) {
-	u, err := url.Parse(h.URL)
-	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		v.fail("spec.url", "an address such as https://cmdb.example.org/hooks, without an account",
-			"is not the address of an endpoint")
-	}
+	v.endpoint(h.URL, "spec.url")
 	v.each("spec.phases", h.Phases, "one of "+strings.Join(HookPhases(), ", "), func(p string) bool {
 		return slices.Contains(HookPhases(), p)
 	})
@@ -100,16 +96,13 @@ func (v *validator) hook(h *Hook) {
 	v.each("spec.select.roles", h.Select.Roles, "master or worker", func(r string) bool {
 		return r == "master" || r == "worker"
 	})
-	for i, p := range h.Allow {
-		at := fmt.Sprintf("spec.allow[%d]", i)
-		switch {
-		case !p.IsValid(): // the decoder has said so
-		case p != p.Masked():
-			v.fail(at, "write "+p.Masked().String(), "%s has bits set behind the prefix length", p)
-		case p.Addr().Is4In6():
-			v.fail(at, "write the IPv4 range", "%s is an IPv4 range in IPv6's form", p)
-		}
+	v.each("spec.answeredBy", h.AnsweredBy, "the name of a user, in lower case", func(u string) bool {
+		return u != "" && u == strings.ToLower(strings.TrimSpace(u))
+	})
+	if len(h.AnsweredBy) > 0 && h.Mode == HookNotify {
+		v.fail("spec.answeredBy", "leave it out, or set spec.mode to block", "is not used: no plan waits for an answer")
 	}
+	v.ranged("spec.allow", h.Allow)
 	if h.TLS.CA != "" {
 		v.pem("spec.tls.ca", h.TLS.CA)
 	}

@@ -18,6 +18,7 @@ type VMModel struct {
 	Scripts      []Script     `json:"scripts,omitempty" doc:"Scripts that are run once as root at the first boot, in order and after all else. One that fails does not stop the next; it stops the plan, with its name, its exit code and what it said last."`
 	Shares       []Share      `json:"shares,omitempty" doc:"Directories that live on an NFS server."`
 	Health       *Health      `json:"health,omitempty" doc:"Check that a node has to pass after its boot, before it is used."`
+	Services     []VMService  `json:"services,omitempty" doc:"Services that each of these nodes offers itself. The node's agent of Consul registers them, with a check. A plan follows a change." maxItems:"20"`
 	Reserved     Reserved     `json:"reserved,omitzero" doc:"What each of these nodes keeps from its pods, at most half of it. It takes effect when a node is made, rejoins or is upgraded."`
 }
 
@@ -111,17 +112,20 @@ func (c *Cluster) Networks() []string {
 	return names
 }
 
-// fixed is an address that the document itself gives away, with its field.
-type fixed struct {
-	at      string
-	address netip.Addr
+// Fixed is an address that the document itself gives away, with its field.
+type Fixed struct {
+	At      string
+	Address netip.Addr
 }
 
-// fixed returns the addresses that the document gives away on the network.
-func (c *Cluster) fixed(network string) []fixed {
-	var out []fixed
+// FieldVIP is the field of the virtual address.
+const FieldVIP = "spec.api.vip"
+
+// Fixed returns the addresses that the document gives away on the network.
+func (c *Cluster) Fixed(network string) []Fixed {
+	var out []Fixed
 	if c.API.VIP.IsValid() && network == c.Network {
-		out = append(out, fixed{"spec.api.vip", c.API.VIP})
+		out = append(out, Fixed{FieldVIP, c.API.VIP})
 	}
 	for _, g := range c.groups() {
 		for i, n := range g.vm.Interfaces {
@@ -129,7 +133,7 @@ func (c *Cluster) fixed(network string) []fixed {
 				continue
 			}
 			for j, a := range n.Addresses {
-				out = append(out, fixed{fmt.Sprintf("%s.interfaces[%d].addresses[%d]", g.at, i, j), a})
+				out = append(out, Fixed{fmt.Sprintf("%s.interfaces[%d].addresses[%d]", g.at, i, j), a})
 			}
 		}
 	}
@@ -199,11 +203,11 @@ func (v *vmValidator) interfaces(c *Cluster, at string, m *VMModel) {
 func (v *vmValidator) addresses(c *Cluster) {
 	for _, network := range c.Networks() {
 		seen := map[netip.Addr]string{}
-		for _, f := range c.fixed(network) {
-			if first, twice := seen[f.address]; twice {
-				v.fail(f.at, "give each its own", "%s is given away by %s too", f.address, first)
+		for _, f := range c.Fixed(network) {
+			if first, twice := seen[f.Address]; twice {
+				v.fail(f.At, "give each its own", "%s is given away by %s too", f.Address, first)
 			}
-			seen[f.address] = f.at
+			seen[f.Address] = f.At
 		}
 	}
 }
@@ -215,21 +219,21 @@ func (v *vmValidator) addressesAgainst(c *Cluster, name string, n *Network, all 
 		if ref.Kind != KindCluster || ref == v.ref {
 			continue
 		}
-		for _, f := range other.Cluster.fixed(name) {
-			taken[f.address] = ref
+		for _, f := range other.Cluster.Fixed(name) {
+			taken[f.Address] = ref
 		}
 	}
-	for _, f := range c.fixed(name) {
-		owner, used := taken[f.address]
+	for _, f := range c.Fixed(name) {
+		owner, used := taken[f.Address]
 		switch {
-		case !n.CIDR.Contains(f.address):
-			v.fail(f.at, "", "%s is not inside the network's range, %s", f.address, n.CIDR)
-		case n.Holds(f.address):
-			v.fail(f.at, "exclude it from the pool, or choose another", "%s lies in the network's pool", f.address)
-		case f.at != "spec.api.vip" && f.address == n.Gateway:
-			v.fail(f.at, "choose another", "%s is the gateway of Network/%s", f.address, name)
+		case !n.CIDR.Contains(f.Address):
+			v.fail(f.At, "", "%s is not inside the network's range, %s", f.Address, n.CIDR)
+		case n.Holds(f.Address):
+			v.fail(f.At, "exclude it from the pool, or choose another", "%s lies in the network's pool", f.Address)
+		case f.At != FieldVIP && f.Address == n.Gateway:
+			v.fail(f.At, "choose another", "%s is the gateway of Network/%s", f.Address, name)
 		case used:
-			v.fail(f.at, "choose another", "%s belongs to %s", f.address, owner)
+			v.fail(f.At, "choose another", "%s belongs to %s", f.Address, owner)
 		}
 	}
 	if need, at := c.drawn(name); need > n.Addresses() {

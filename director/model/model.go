@@ -28,13 +28,17 @@ const (
 	KindBackupTarget     Kind = "BackupTarget"
 	KindHook             Kind = "Hook"
 	KindConsul           Kind = "Consul"
+	KindNotification     Kind = "Notification"
+
+	KindCertificateAuthority Kind = "CertificateAuthority"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
 	return []Kind{
-		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindConsul, KindCluster,
-		KindSchedule, KindIdentityProvider, KindGrant, KindHook,
+		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindConsul,
+		KindCertificateAuthority, KindCluster, KindSchedule, KindIdentityProvider, KindGrant, KindHook,
+		KindNotification,
 	}
 }
 
@@ -61,6 +65,9 @@ type Document struct {
 	BackupTarget     *BackupTarget
 	Hook             *Hook
 	Consul           *Consul
+	Notification     *Notification
+
+	CertificateAuthority *CertificateAuthority
 }
 
 // Ref names a document.
@@ -102,6 +109,10 @@ func (d *Document) Spec() any {
 		return ensure(&d.Hook)
 	case KindConsul:
 		return ensure(&d.Consul)
+	case KindNotification:
+		return ensure(&d.Notification)
+	case KindCertificateAuthority:
+		return ensure(&d.CertificateAuthority)
 	}
 	return nil
 }
@@ -239,7 +250,9 @@ type Cluster struct {
 	Project     string         `json:"project,omitempty" of:"Project" doc:"Name of the Project that the cluster belongs to. Its people see the cluster, and its quota counts it."`
 	Backup      ClusterBackup  `json:"backup,omitzero" doc:"Where backups of the cluster go."`
 	Discovery   Discovery      `json:"discovery,omitzero" doc:"What the cluster and a Consul learn of each other."`
-	Vars        map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
+	// Certificates is younger than the rest, and omitted while it is empty.
+	Certificates ClusterCertificates `json:"certificates,omitzero" doc:"Who issues the certificate authorities of the cluster."`
+	Vars         map[string]any      `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
 
 // VMSize is the size of a VM.

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -17,7 +18,7 @@ import (
 
 var update = flag.Bool("update", false, "rewrite golden files and generated docs")
 
-func read(t *testing.T, path string) string {
+func read(t testing.TB, path string) string {
 	t.Helper()
 	b, err := os.ReadFile(path)
 	if err != nil {
@@ -240,5 +241,35 @@ func TestReferenceIsGenerated(t *testing.T) {
 		if read(t, path) != text {
 			t.Errorf("%s is stale; run: make generate", path)
 		}
+	}
+}
+
+// Gossip without a key can be forged by whoever reaches a node.
+func TestWarnsOfOpenGossip(t *testing.T) {
+	t.Parallel()
+	docs, err := Parse([]byte(`apiVersion: kaas/v1
+kind: Consul
+metadata: {name: dc1}
+spec:
+  addresses: ["https://10.0.0.1"]
+  datacenter: dc1
+  credentials: token
+  agents: {join: [10.0.0.1, "consul.example.org:8302", "fd00::1"], networks: [10.0.0.0/8]}
+`), "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := docs[0].Consul
+	warnings, err := Validate(&docs[0])
+	if err != nil || len(warnings) != 1 || !strings.Contains(warnings[0], "neither encrypted") {
+		t.Errorf("warnings %v, err %v", warnings, err)
+	}
+	want := []string{"10.0.0.1:8301", "consul.example.org:8302", "[fd00::1]:8301"}
+	if got := c.Agents.Servers(); !slices.Equal(got, want) {
+		t.Errorf("the agents join %v", got)
+	}
+	c.Gossip = "gossip"
+	if warnings, err = Validate(&docs[0]); err != nil || len(warnings) > 0 {
+		t.Errorf("with a key: %v, %v", warnings, err)
 	}
 }

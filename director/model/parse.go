@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"io"
 	"reflect"
+	"slices"
 	"sort"
 	"strconv"
 	"strings"
+	"sync"
 
 	"gopkg.in/yaml.v3"
 
@@ -29,7 +31,23 @@ func Parse(text []byte, source string) ([]Document, error) {
 
 // ParseStored reads what EncodeJSON wrote. It has no budgets, so that documents of the time before a limit can still be
 // read.
-func ParseStored(text []byte) ([]Document, error) { return parse(text, "", false) }
+func ParseStored(text []byte) ([]Document, error) {
+	if node, ok := jsonNode(text); ok {
+		d := decoder{}
+		return d.documents(node)
+	}
+	return parse(text, "", false)
+}
+
+// documents returns the one document of the node.
+func (d *decoder) documents(n *yaml.Node) ([]Document, error) {
+	doc, ok := d.document(n)
+	if !ok {
+		return nil, director.Invalid("model.parse", "the documents cannot be read", d.problems)
+	}
+	Default(&doc)
+	return []Document{doc}, nil
+}
 
 func tooLarge(problems []director.Field) error {
 	return director.Invalid("model.parse", "the documents are too large", problems)
@@ -221,12 +239,12 @@ func (d *decoder) structure(n *yaml.Node, path string, target reflect.Value) {
 	}
 	fields := fieldsOf(target.Type())
 	names := make([]string, len(fields))
-	byName := make(map[string]fieldInfo, len(fields))
 	for i, f := range fields {
-		names[i], byName[f.name] = f.name, f
+		names[i] = f.name
 	}
 	seen := d.keys(n, path, names, func(key string, v *yaml.Node) {
-		d.value(v, join(path, key), target.FieldByIndex(byName[key].index))
+		f := fields[slices.Index(names, key)]
+		d.value(v, join(path, key), target.FieldByIndex(f.index))
 	})
 	for _, f := range fields {
 		if f.tag.Get("required") == "true" && !seen[f.name] {
@@ -265,12 +283,16 @@ func (d *decoder) mapping(n *yaml.Node, path string, target reflect.Value) {
 	target.Set(m)
 }
 
+// needed is what values of a kind are called.
+var needed = map[reflect.Kind]string{
+	reflect.String: "text", reflect.Bool: "true or false", reflect.Int: "a whole number",
+	reflect.Int64: "a whole number",
+}
+
 func (d *decoder) scalar(n *yaml.Node, path string, target reflect.Value) {
-	need := map[reflect.Kind]string{
-		reflect.String: "text", reflect.Bool: "true or false", reflect.Int: "a whole number",
-		reflect.Int64: "a whole number",
-	}[target.Kind()]
-	wrong := func() { d.fail(n, path, fmt.Sprintf("is %s where %s is needed", describe(n), need), "") }
+	wrong := func() {
+		d.fail(n, path, fmt.Sprintf("is %s where %s is needed", describe(n), needed[target.Kind()]), "")
+	}
 	if n.Kind != yaml.ScalarNode {
 		wrong()
 		return
@@ -393,8 +415,15 @@ type fieldInfo struct {
 	typ   reflect.Type
 }
 
-// fieldsOf lists the wire fields of a struct in order, with those of embedded structs in their place.
+// fieldsKnown keeps the lists of fieldsOf by type: every document that is read asks for some dozen.
+var fieldsKnown sync.Map
+
+// fieldsOf lists the wire fields of a struct in order, with those of embedded structs in their place. The list is
+// shared: callers must not change it.
 func fieldsOf(t reflect.Type) []fieldInfo {
+	if known, ok := fieldsKnown.Load(t); ok {
+		return known.([]fieldInfo)
+	}
 	var out []fieldInfo
 	for i := range t.NumField() {
 		f := t.Field(i)
@@ -408,5 +437,6 @@ func fieldsOf(t reflect.Type) []fieldInfo {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		out = append(out, fieldInfo{name: name, index: []int{i}, tag: f.Tag, typ: f.Type})
 	}
+	fieldsKnown.Store(t, out)
 	return out
 }

@@ -25,9 +25,13 @@ var kindMeaning = map[Kind]string{
 		"[grants](../operate/grants.md).",
 	KindConsul: "A datacenter of Consul, whose catalog tells others where clusters are; see " +
 		"[Consul](../operate/consul.md).",
+	KindCertificateAuthority: "Who issues the certificate authorities of clusters; see " +
+		"[outer certificate authorities](../operate/outer-ca.md).",
 	KindBackupTarget: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
 	KindHook: "An endpoint that plans tell of their phases, or ask before they continue; see " +
 		"[hooks](../operate/hooks.md).",
+	KindNotification: "Who is told what waits for a person and what went wrong; see " +
+		"[notifications](../use/notifications.md).",
 }
 
 // Reference renders docs/reference/models.md from the types.

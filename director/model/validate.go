@@ -33,7 +33,7 @@ func Validate(d *Document) (warnings []string, err error) {
 	}
 	switch d.Kind {
 	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant,
-		KindBackupTarget, KindConsul, KindHook:
+		KindBackupTarget, KindConsul, KindHook, KindNotification, KindCertificateAuthority:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -73,6 +73,10 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.hook(d.Hook)
 	case KindConsul:
 		v.consul(d.Consul)
+	case KindNotification:
+		v.notification(d.Notification)
+	case KindCertificateAuthority:
+		v.certificateAuthority(d.CertificateAuthority)
 	}
 	return v.warnings, v.invalid()
 }
@@ -313,6 +317,7 @@ func (v *validator) cluster(c *Cluster) {
 	for _, g := range c.groups() {
 		vms.interfaces(c, g.at, g.vm)
 		vms.vmModel(g.at, g.vm, g.persist)
+		vms.services(g.at+".services", g.vm.Services, c.Discovery.Agents)
 	}
 	vms.addresses(c)
 	v.workers(c)
@@ -324,6 +329,10 @@ func (v *validator) cluster(c *Cluster) {
 	}
 	v.ranges(c)
 	v.discovery(c.Discovery)
+	if c.Certificates.Authority == "" && (c.Certificates.Etcd || c.Certificates.FrontProxy) {
+		v.fail("spec.certificates.authority", "name a CertificateAuthority, or leave etcd and frontProxy out",
+			"is missing")
+	}
 	v.match("spec.services.domain", c.Services.Domain, domainPattern, "a DNS domain such as cluster.local", 100)
 	if c.Etcd.ElectionTimeout < 5*c.Etcd.HeartbeatInterval {
 		v.fail(

@@ -12,7 +12,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/kube"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
@@ -333,30 +332,6 @@ func (s *Service) powerBeside(ctx context.Context, w planner.World) (power, down
 	}
 	power, err = s.powerIn(ctx, hosts.Without(out...))
 	return power, down, err
-}
-
-// Rehearse tells what a drain of the node would move away, and what would block it (requirement B4).
-func (s *Service) Rehearse(
-	ctx context.Context, cluster, node string, may kube.DrainLimits,
-) ([]kube.Eviction, error) {
-	const op = "nodes.rehearse"
-	if _, err := s.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
-		return nil, err
-	}
-	inst, ok, err := s.Store.Installed(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	if !ok {
-		return nil, director.Errorf(director.KindConflict, op, "cluster %s is not installed", cluster).
-			WithHint("see what runs with: directorctl describe cluster %s", cluster)
-	}
-	client, err := s.Clusters.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint)
-	if err != nil {
-		return nil, err
-	}
-	defer client.Close()
-	return client.Rehearse(ctx, node, may)
 }
 
 // instant is now, as exactly as the store keeps it.

@@ -152,7 +152,7 @@ func (s *Service) Count(ctx context.Context, q Query) (Count, error) {
 // Observe looks at the clusters that no director has looked at for observeEvery, a few at once, and keeps what it sees.
 // Errors of one cluster do not keep others from being looked at.
 func (s *Service) Observe(ctx context.Context) error {
-	docs, err := s.Store.Documents(ctx, model.KindCluster)
+	due, err := s.Store.Unlooked(ctx, s.instant().Add(-observeEvery))
 	if err != nil {
 		return err
 	}
@@ -160,14 +160,14 @@ func (s *Service) Observe(ctx context.Context) error {
 	var errs []error
 	slots := make(chan struct{}, observeNodes)
 	var all sync.WaitGroup
-	for _, d := range docs {
+	for _, c := range due {
 		slots <- struct{}{}
 		if ctx.Err() != nil {
 			break
 		}
 		all.Go(func() {
 			defer func() { <-slots }()
-			if err := s.observe(ctx, d); err != nil && ctx.Err() == nil {
+			if err := s.observe(ctx, c); err != nil && ctx.Err() == nil {
 				mu.Lock()
 				defer mu.Unlock()
 				errs = append(errs, err)
@@ -178,15 +178,15 @@ func (s *Service) Observe(ctx context.Context) error {
 	return errors.Join(errs...)
 }
 
-func (s *Service) observe(ctx context.Context, d model.Stored) error {
+func (s *Service) observe(ctx context.Context, c store.Unlooked) error {
 	now := s.instant()
-	mine, err := s.Store.ClaimSight(ctx, d.UID, now.Add(-observeEvery), now)
+	mine, err := s.Store.ClaimSight(ctx, c.UID, now.Add(-observeEvery), now)
 	if err != nil || !mine {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, observeTime)
 	defer cancel()
-	_, err = s.look(ctx, d.Metadata.Name, s.sharedPower)
+	_, err = s.look(ctx, c.Name, s.sharedPower)
 	switch director.KindOf(err) {
 	case director.KindNotFound, director.KindInvalid, director.KindUnavailable:
 		return nil // it was deleted meanwhile, or what it names is not there: plans say so

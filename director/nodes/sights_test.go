@@ -16,7 +16,7 @@ import (
 )
 
 // watched is a service that looks at a director's clusters, and its clock.
-func watched(t *testing.T, clusters, workers int) (*Service, *servicetest.Lab, *time.Time) {
+func watched(t testing.TB, clusters, workers int) (*Service, *servicetest.Lab, *time.Time) {
 	t.Helper()
 	l := servicetest.Open(t, clusters, workers)
 	now := time.Now()

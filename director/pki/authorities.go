@@ -70,12 +70,15 @@ func (a Authority) pair() Pair {
 	return Pair{Cert: bundle.String(), Key: a.Keys[0].Pair.Key}
 }
 
-// Add makes an authority of the name that is trusted and signs nothing yet. The subject tells it from those before.
-func (a *Authority) Add(subject, name string) error {
+// Set makes the pair the first authority of a new cluster for the purpose.
+func (p *ClusterPKI) Set(which AuthorityName, pair Pair) { *p.pair(which) = pair }
+
+// Add takes up an authority that make makes, under the name. It is trusted and signs nothing yet.
+func (a *Authority) Add(name string, make func() (Pair, error)) error {
 	if a.Has(name) {
 		return nil
 	}
-	pair, err := NewCA(subject + " " + name)
+	pair, err := make()
 	if err == nil {
 		a.Ring.Add(NamedCA{name, pair})
 	}

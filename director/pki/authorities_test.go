@@ -49,7 +49,7 @@ func TestAuthoritiesChange(t *testing.T) {
 				accepted bool // what the first one has signed
 				signs    bool // the second one
 			}{
-				{"add", func() bool { return a.Add("demo", "key2") == nil }, "key1 key2 |", true, false},
+				{"add", func() bool { return a.Add("key2", fresh) == nil }, "key1 key2 |", true, false},
 				{"use", func() bool { return a.Use("key2") }, "key2 key1 |", true, true},
 				{"drop", func() bool { a.Drop(); return true }, "key2 | key1", false, true},
 				{"use what is not there", func() bool { return !a.Use("key1") }, "key2 | key1", false, true},
@@ -84,7 +84,7 @@ func TestAuthoritiesAreSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	a := p.Authority(AuthorityEtcd)
-	if err := a.Add("demo etcd", "key2"); err != nil {
+	if err := a.Add("key2", fresh); err != nil {
 		t.Fatal(err)
 	}
 	all := Authorities{AuthorityEtcd: a}
@@ -106,3 +106,6 @@ func TestAuthoritiesAreSealed(t *testing.T) {
 		}
 	}
 }
+
+// fresh makes an authority that is told from others.
+func fresh() (Pair, error) { return NewCA("demo etcd key2") }

@@ -45,9 +45,9 @@ type Pair struct {
 }
 
 // NewCA returns a self-signed certificate authority with an ECDSA P-256 key, valid for AuthorityLife.
-func NewCA(commonName string) (Pair, error) { return newCA(commonName, time.Now()) }
+func NewCA(commonName string) (Pair, error) { return newCA(commonName, time.Now(), AuthorityLife) }
 
-func newCA(commonName string, now time.Time) (Pair, error) {
+func newCA(commonName string, now time.Time, life time.Duration) (Pair, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		return Pair{}, director.Errorf(director.KindInternal, "pki.new_ca", "cannot make a key: %w", err)
@@ -55,7 +55,7 @@ func newCA(commonName string, now time.Time) (Pair, error) {
 	t := &x509.Certificate{
 		Subject:               pkix.Name{CommonName: commonName},
 		NotBefore:             now.Add(-skew),
-		NotAfter:              now.Add(AuthorityLife),
+		NotAfter:              now.Add(life),
 		KeyUsage:              x509.KeyUsageCertSign | x509.KeyUsageCRLSign | x509.KeyUsageDigitalSignature,
 		BasicConstraintsValid: true,
 		IsCA:                  true,

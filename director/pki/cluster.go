@@ -60,6 +60,7 @@ func NewClusterWithCA(name string, ca Pair) (ClusterPKI, error) {
 func (p ClusterPKI) Vars() map[string]string {
 	return map[string]string{
 		"pki_ca_crt":             p.CA.Cert,
+		"pki_ca_trusted":         trusted(p.CA.Cert),
 		"pki_ca_key":             p.CA.Key.Reveal(),
 		"pki_front_proxy_ca_crt": p.FrontProxyCA.Cert,
 		"pki_front_proxy_ca_key": p.FrontProxyCA.Key.Reveal(),

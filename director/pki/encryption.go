@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -13,6 +14,7 @@ import (
 type EncryptionKey struct {
 	Name   string
 	Secret director.Secret // 32 random bytes in base64
+	Made   time.Time       // zero for the first, which is as old as the cluster, and if that is not known
 }
 
 // KeyName implements Named.
@@ -37,7 +39,9 @@ func (k *EncryptionKeys) Add(name string) {
 	if k.has(name) {
 		return
 	}
-	k.Keys = append(k.Keys, EncryptionKey{Name: name, Secret: newEncryptionKey()})
+	k.Keys = append(k.Keys, EncryptionKey{
+		Name: name, Secret: newEncryptionKey(), Made: time.Now().UTC().Truncate(time.Second),
+	})
 }
 
 // Use has the key of the name encrypt. It reports whether there is such a key.
@@ -76,7 +80,11 @@ func newEncryptionKey() director.Secret {
 
 // Var returns the variable of the playbooks that carries the keys to the masters: JSON, and secret.
 func (k EncryptionKeys) Var() (string, error) {
-	text, err := json.Marshal(keyWires(k.Keys))
+	wires := keyWires(k.Keys)
+	for i := range wires {
+		wires[i].Made = time.Time{} // nodes need no more than the keys
+	}
+	text, err := json.Marshal(wires)
 	return string(text), err
 }
 
@@ -87,24 +95,25 @@ type keysWire struct {
 }
 
 type keyWire struct {
-	Name   string `json:"name"`
-	Secret string `json:"secret"`
+	Name   string    `json:"name"`
+	Secret string    `json:"secret"`
+	Made   time.Time `json:"made,omitzero"`
 }
 
 func keyWires(keys []EncryptionKey) []keyWire {
 	var out []keyWire
 	for _, k := range keys {
-		out = append(out, keyWire{k.Name, k.Secret.Reveal()})
+		out = append(out, keyWire{k.Name, k.Secret.Reveal(), k.Made})
 	}
 	return out
 }
 
 func (w keysWire) keys() (k EncryptionKeys) {
 	for _, one := range w.Keys {
-		k.Keys = append(k.Keys, EncryptionKey{one.Name, director.Secret(one.Secret)})
+		k.Keys = append(k.Keys, EncryptionKey{one.Name, director.Secret(one.Secret), one.Made})
 	}
 	for _, one := range w.Former {
-		k.Former = append(k.Former, EncryptionKey{one.Name, director.Secret(one.Secret)})
+		k.Former = append(k.Former, EncryptionKey{one.Name, director.Secret(one.Secret), one.Made})
 	}
 	return k
 }

@@ -109,7 +109,7 @@ func (s *Server) ensureCA() error {
 	cert, err := s.read(fileCACert)
 	if errors.Is(err, fs.ErrNotExist) {
 		// No client can trust an authority whose certificate was never written, so a key without one is replaced.
-		if s.ca, err = newCA("director", s.now()); err != nil {
+		if s.ca, err = newCA("director", s.now(), AuthorityLife); err != nil {
 			return err
 		}
 		if err = s.write(fileCAKey, s.ca.Key.Reveal()); err != nil {

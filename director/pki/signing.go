@@ -6,6 +6,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -15,6 +16,7 @@ type SigningKey struct {
 	Name   string
 	Key    director.Secret // RSA, as token verifiers outside expect
 	Public string
+	Made   time.Time // zero for the first, which is as old as the cluster, and if that is not known
 }
 
 // KeyName implements Named.
@@ -26,7 +28,7 @@ type SigningKeys struct{ Ring[SigningKey] }
 // SigningKeys returns the keys of a cluster whose key was never changed.
 func (p ClusterPKI) SigningKeys() SigningKeys {
 	return SigningKeys{Ring[SigningKey]{
-		Keys: []SigningKey{{firstKey, p.ServiceAccountKey, p.ServiceAccountPublic}},
+		Keys: []SigningKey{{Name: firstKey, Key: p.ServiceAccountKey, Public: p.ServiceAccountPublic}},
 	}}
 }
 
@@ -66,6 +68,7 @@ func newSigningKey(name string) (SigningKey, error) {
 	}
 	return SigningKey{
 		name, director.Secret(encode(pemRSAKey, x509.MarshalPKCS1PrivateKey(key))), encode(pemPublicKey, public),
+		time.Now().UTC().Truncate(time.Second),
 	}, nil
 }
 
@@ -76,16 +79,17 @@ type signingWire struct {
 }
 
 type signingKeyWire struct {
-	Name   string `json:"name"`
-	Key    string `json:"key"`
-	Public string `json:"public"`
+	Name   string    `json:"name"`
+	Key    string    `json:"key"`
+	Public string    `json:"public"`
+	Made   time.Time `json:"made,omitzero"`
 }
 
 // Seal returns k in a form that may be stored under that owner and name. UnsealSigningKeys is its inverse.
 func (k SigningKeys) Seal(s Sealer, owner, name string) ([]byte, error) {
 	w := signingWire{Former: k.Former}
 	for _, one := range k.Keys {
-		w.Keys = append(w.Keys, signingKeyWire{one.Name, one.Key.Reveal(), one.Public})
+		w.Keys = append(w.Keys, signingKeyWire{one.Name, one.Key.Reveal(), one.Public, one.Made})
 	}
 	plain, err := json.Marshal(w)
 	if err != nil {
@@ -112,7 +116,7 @@ func UnsealSigningKeys(s Sealer, owner, name string, sealed []byte) (SigningKeys
 	}
 	k := SigningKeys{Ring[SigningKey]{Former: w.Former}}
 	for _, one := range w.Keys {
-		k.Keys = append(k.Keys, SigningKey{one.Name, director.Secret(one.Key), one.Public})
+		k.Keys = append(k.Keys, SigningKey{one.Name, director.Secret(one.Key), one.Public, one.Made})
 	}
 	return k, nil
 }

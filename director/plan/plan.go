@@ -35,6 +35,9 @@ const (
 	ClusterFrontProxyCA Operation = "cluster.front_proxy_ca"
 	// ClusterSSHAuthority gives the cluster another authority for those who log in to its nodes.
 	ClusterSSHAuthority Operation = "cluster.ssh_authority"
+	// ClusterConsul brings what the cluster and a Consul learn of each other to the documents; asked for by name, with
+	// another token.
+	ClusterConsul Operation = "cluster.consul"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
@@ -53,7 +56,7 @@ func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
 		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterSSHAuthority,
-		ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
+		ClusterConsul, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
 		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
 	}
 }
@@ -205,6 +208,9 @@ func (s Step) Class() string {
 	class, _, _ := strings.Cut(s.ID, "/")
 	return strings.TrimSuffix(class, undoMark)
 }
+
+// VerbEvict is the effect of a drain: pods of the node with that name move away.
+const VerbEvict = "evict"
 
 // Effect is one thing that a step changes in the world, for the reader of the plan.
 type Effect struct {

@@ -53,6 +53,10 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	}
 	d := w.draft("")
 	d.Request = r
+	if w.rediscovers() {
+		d.Operation = plan.ClusterConsul
+		return d.consulPlan(diff.keep, whatChanged), nil
+	}
 	// what changed concerns later work alone, and is only written down
 	if w.Installed.Generation != w.Cluster.Generation {
 		d.Operation = plan.ClusterScale
@@ -73,7 +77,7 @@ func (w World) frozen() error {
 	// These may differ: they are what plans bring about, or concern what is made from now on.
 	is.Masters, is.Workers, is.Release, is.Image, is.Maintenance = was.Masters, was.Workers, was.Release, was.Image,
 		was.Maintenance
-	is.Project, is.Backup, is.Discovery = was.Project, was.Backup, was.Discovery
+	is.Project, is.Backup, is.Discovery, is.Certificates = was.Project, was.Backup, was.Discovery, was.Certificates
 	render := func(c model.Cluster) string {
 		b, err := model.Encode(model.Document{Kind: model.KindCluster, Metadata: w.Cluster.Metadata, Cluster: &c})
 		if err != nil {

@@ -15,6 +15,9 @@ var purposes = map[plan.Operation]string{
 	plan.ClusterCA: "cluster", plan.ClusterEtcdCA: "etcd", plan.ClusterFrontProxyCA: "front-proxy",
 }
 
+// issueTimeout is how long an outer authority may take, with several requests to its server.
+const issueTimeout = 3 * time.Minute
+
 // AuthorityOperations returns the operations that RotateAuthority plans.
 func AuthorityOperations() []plan.Operation {
 	return []plan.Operation{plan.ClusterCA, plan.ClusterEtcdCA, plan.ClusterFrontProxyCA}
@@ -45,13 +48,18 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 	}
 	key, begun := w.Authorities[which].next()
 	if !begun {
-		needs = a.change(step.AuthorityAdd, "Make "+key+" of the "+which+" authority", key, needs)
+		needs = a.issued(key, needs)
 	}
+	needs = a.saveDirector("add", "has "+key, needs)
 	needs = a.stage("trust", "Have %s trust "+key, needs)
-	needs = a.change(step.AuthorityUse, "Choose "+key+" to sign with", key, needs)
+	since := needs[0]
+	needs = a.agreed(step.AuthorityUse, "See that pods trust "+key+" before it signs", key, since, needs)
+	needs = a.change(step.AuthorityUse, "Choose "+key+" to sign with", key, "", needs)
+	needs = a.saveDirector("use", "signs with "+key, needs)
 	needs = a.stage("sign", "Have "+key+" sign the certificates of %s", needs)
 	needs = a.unused(needs)
-	needs = a.change(step.AuthorityDrop, "Forget the former "+which+" authority", "", needs)
+	needs = a.agreed(step.AuthorityDrop, "Ask whether the former authority may go", key, since, needs)
+	needs = a.change(step.AuthorityDrop, "Forget the former "+which+" authority", "", "", needs)
 	a.stage("refuse", "Have %s trust "+key+" alone", needs)
 	a.warnings()
 	d.concerns(slices.Concat(masters, a.workers)...)
@@ -65,12 +73,18 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 
 // oneAuthority refuses what must not meet the rotation of an authority: an upgrade, and the rotation of another one.
 func (w World) oneAuthority(op, which string) error {
-	name := w.Cluster.Metadata.Name
-	if err := w.upgraded(op); err != nil {
-		return err
+	begun := len(w.Authorities[which].Keys) > 1
+	if runs, _ := w.Behind(); runs != "" && (!begun || w.halfUpgraded()) { // one that waits, waits for what has begun
+		return w.upgraded(op)
 	}
+	return w.settled(op, which)
+}
+
+// settled refuses a cluster that is in the middle of the change of an authority other than the named one.
+func (w World) settled(op, apart string) error {
+	name := w.Cluster.Metadata.Name
 	for _, operation := range AuthorityOperations() {
-		if other := purposes[operation]; other != which && len(w.Authorities[other].Keys) > 1 {
+		if other := purposes[operation]; other != apart && len(w.Authorities[other].Keys) > 1 {
 			return conflict(
 				op, fmt.Sprintf("cluster %s is in the middle of the change of its %s authority", name, other),
 				fmt.Sprintf("finish it first: directorctl rotate %s-ca %s", other, name),
@@ -105,17 +119,51 @@ type authorityRotation struct {
 	workers []sized // none unless they have certificates of the authority
 }
 
-func (a authorityRotation) change(do step.AuthorityVerb, title, key string, needs []string) []string {
+// issued has the next authority made, or issued.
+func (a authorityRotation) issued(key string, needs []string) []string {
+	title := "Make " + key + " of the " + a.which + " authority"
+	issuer := a.w.Cluster.Cluster.Certificates.Issuer(a.which)
+	if issuer != "" {
+		title = "Have CertificateAuthority/" + issuer + " issue " + key + " of the " + a.which + " authority"
+	}
+	return a.change(step.AuthorityAdd, title, key, issuer, needs)
+}
+
+func (a authorityRotation) change(do step.AuthorityVerb, title, key, issuer string, needs []string) []string {
+	timeout := time.Minute
+	if issuer != "" {
+		timeout = issueTimeout
+	}
+	id := step.AuthorityChange + "/" + string(do)
+	if len(a.w.EndedAuthorities) > 1 { // of several in one plan
+		id += "-" + a.which
+	}
 	return []string{a.add(plan.Step{
-		ID: step.AuthorityChange + "/" + string(do), Kind: step.AuthorityChange, Title: title, Needs: needs,
+		ID: id, Kind: step.AuthorityChange, Title: title, Needs: needs,
 		Params: encode(step.AuthorityParams{
-			UID: a.w.Cluster.UID, Cluster: a.Cluster, Authority: a.which, Do: do, Name: key,
+			UID: a.w.Cluster.UID, Cluster: a.Cluster, Authority: a.which, Do: do, Name: key, Issuer: issuer,
 		}),
 		Effects: []plan.Effect{{
 			Verb: "change", Object: "secret", Name: a.which + " authorities of " + a.Cluster,
 			Detail: "in the director",
 		}},
-		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+		Attempts: 3, Timeout: timeout, Estimate: time.Second,
+	})}
+}
+
+// agreed has a person agree to what would hurt pods and people that still rely on the former authority. Those of etcd
+// and of the front proxy are known to the control plane alone, which the plan looks at itself.
+func (a authorityRotation) agreed(do step.AuthorityVerb, title, key, since string, needs []string) []string {
+	if a.which != "cluster" {
+		return needs
+	}
+	return []string{a.add(plan.Step{
+		ID: step.AuthorityAgree + "/" + string(do), Kind: step.AuthorityAgree, Title: title, Needs: needs,
+		Params: encode(step.AgreeParams{
+			UID: a.w.Cluster.UID, Cluster: a.Cluster, Endpoint: a.w.endpoint(a.masters), Authority: a.which,
+			Name: key, Do: do, Since: since,
+		}),
+		Attempts: 5, Timeout: 2 * time.Minute, Estimate: time.Second,
 	})}
 }
 
@@ -200,5 +248,7 @@ func (a authorityRotation) warnings() {
 		"end with the former one: give out others when all nodes trust both; the plan waits for a person while " +
 		"the audit log shows one in use that was used before, and names the user")
 	a.warn("pods of yours that read kube-root-ca.crt only at their start, such as those with clients older than " +
-		"Kubernetes 1.36, have to be restarted before the authority signs; those of kube-system are restarted")
+		"Kubernetes 1.36, have to be restarted before the authority signs: the plan names those that were not, and " +
+		"waits; those of kube-system are restarted")
+	a.warn("the plan waits once more before the former authority goes, after it has seen that nothing uses it")
 }

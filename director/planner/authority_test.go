@@ -6,7 +6,9 @@ import (
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // unchanged are the authorities of a cluster that had no others.
@@ -47,10 +49,18 @@ func TestAuthorityIsRotated(t *testing.T) {
 					"authorities_published_"+id+"/demo")
 			}
 		}
+		agree := func(to string) {
+			if tt.operation == plan.ClusterCA { // pods and people rely on that one alone
+				want = append(want, "authority.agree/"+to)
+			}
+		}
 		stage("trust")
+		agree("use")
 		want = append(want, "authority.change/use")
 		stage("sign")
-		want = append(want, "authorities_unused/demo", "authority.change/drop")
+		want = append(want, "authorities_unused/demo")
+		agree("drop")
+		want = append(want, "authority.change/drop")
 		stage("refuse")
 		if got := ids(t, c, err); !slices.Equal(got, want) {
 			t.Errorf("%s: %v\nwant %v", name, got, want)
@@ -104,5 +114,43 @@ func TestAuthorityWithoutAWorker(t *testing.T) {
 	}
 	if strings.Contains(strings.Join(ids(t, c, err), " "), "demo-worker-2") {
 		t.Error("the plan works on the worker that is away")
+	}
+}
+
+// TestIssuers has outer authorities issue those that the document of the cluster says, and no others.
+func TestIssuers(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		operation plan.Operation
+		document  model.ClusterCertificates
+		begun     bool
+		want      []string
+	}{
+		"its own":              {plan.ClusterCA, model.ClusterCertificates{}, false, nil},
+		"cluster":              {plan.ClusterCA, model.ClusterCertificates{Authority: "corp"}, false, []string{"corp"}},
+		"begun with its own":   {plan.ClusterCA, model.ClusterCertificates{Authority: "corp"}, true, nil},
+		"etcd not asked for":   {plan.ClusterEtcdCA, model.ClusterCertificates{Authority: "corp"}, false, nil},
+		"etcd":                 {plan.ClusterEtcdCA, model.ClusterCertificates{Authority: "corp", Etcd: true}, false, []string{"corp"}},
+		"front proxy":          {plan.ClusterFrontProxyCA, model.ClusterCertificates{Authority: "corp", FrontProxy: true}, false, []string{"corp"}},
+		"front proxy, not etc": {plan.ClusterFrontProxyCA, model.ClusterCertificates{Authority: "corp", Etcd: true}, false, nil},
+	} {
+		w := running(t, 3, 2, v)
+		w.Authorities = unchanged()
+		w.Cluster.Cluster.Certificates = tt.document
+		if tt.begun {
+			w.Authorities[purposes[tt.operation]] = KeyNames{Keys: []string{"key1", "key2"}}
+		}
+		c, err := RotateAuthority(w, plan.Request{Operation: tt.operation})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		if got := step.Issuers(c); !slices.Equal(got, tt.want) {
+			t.Errorf("%s: %v are asked, not %v", name, got, tt.want)
+		}
+		needs, err := step.NeedsOf(c)
+		if err != nil || needs.Documents[model.Ref{Kind: model.KindCertificateAuthority, Name: "corp"}] != (tt.want != nil) {
+			t.Errorf("%s: the plan needs %v: %v", name, needs.Documents, err)
+		}
 	}
 }

@@ -88,7 +88,7 @@ func (d *builder) add(s plan.Step) string {
 		class, subject, _ := strings.Cut(s.ID, "/")
 		s.ID = plan.UndoID(class, subject)
 	}
-	s.Safety = safetyOf(d.Operation, s)
+	s.Safety = safetyOf(d.Operation, d.Request.Certificates.Cold, s)
 	d.Steps = append(d.Steps, s)
 	return s.ID
 }

@@ -2,12 +2,14 @@ package planner
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/step"
 )
 
 // certificateLife is how long certificates of nodes are good for, unless the cluster says otherwise.
@@ -15,8 +17,8 @@ const certificateLife = 365 * 24 * time.Hour
 
 // RotateCertificates returns the plan that renews the certificates of members: masters one by one behind gates, and
 // then workers in a window. A member whose certificates are known to end later is left out, so planning again resumes a
-// rotation that stopped half way. Errors: conflict for a cluster that is not installed, or whose API does not answer
-// unless the request is for that.
+// rotation that stopped half way. Errors: conflict for a cluster that is not installed; and unless the request is cold,
+// for one whose API does not answer, or that is in the middle of an upgrade or of the change of an authority.
 func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.rotate_certs"
 	name := w.Cluster.Metadata.Name
@@ -31,6 +33,11 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 			"if its certificates have ended: directorctl certs rotate "+name+" --cold",
 		)
 	}
+	if !r.Certificates.Cold { // which nothing may hold up
+		if err := w.undivided(op); err != nil {
+			return plan.Content{}, err
+		}
+	}
 	d := w.draft(plan.ClusterRotateCerts)
 	d.Request = r
 	before := w.certificatesBefore(r.Certificates)
@@ -38,7 +45,7 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 	for _, m := range w.members() {
 		ends, known := w.CertificateEnds[m.Name]
 		switch s := w.sized(m); {
-		case known && !ends.Before(before):
+		case known && !ends.Before(before) && len(w.EndedAuthorities) == 0:
 		case !r.Certificates.Cold && !w.up(m.Name):
 			d.warn(m.Name + " is not ready and is left out: repair it, and rotate again")
 		case m.Role == director.RoleMaster:
@@ -56,18 +63,30 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 		)
 		return d.done(), nil
 	}
-	if r.Certificates.Cold {
-		d.coldCertificates(masters, workers, before)
-	} else {
-		d.certificates(masters, workers, before)
-	}
-	d.concerns(slices.Concat(masters, workers)...)
-	d.Facts = encode(w.facts(all))
 	d.Summary = fmt.Sprintf(
 		"Renew the certificates of cluster %s that end before %s: %s and %s.", name,
 		before.UTC().Format(time.RFC3339), count(len(masters), "master"), count(len(workers), "worker"),
 	)
+	switch {
+	case r.Certificates.Cold && len(w.EndedAuthorities) > 0:
+		d.coldAuthorities(masters, workers, before)
+	case r.Certificates.Cold:
+		d.coldCertificates(masters, workers, before, nil)
+	default:
+		d.certificates(masters, workers, before)
+	}
+	d.concerns(slices.Concat(masters, workers)...)
+	d.Facts = encode(w.facts(all))
 	return d.done(), nil
+}
+
+// undivided refuses a cluster in the middle of an upgrade, or of the change of an authority. An upgrade that only waits
+// holds nothing up: certificates end meanwhile.
+func (w World) undivided(op string) error {
+	if w.halfUpgraded() {
+		return w.upgraded(op)
+	}
+	return w.settled(op, "")
 }
 
 // certificatesBefore is the end before which certificates are renewed. What was made before a moment ends before that
@@ -102,17 +121,55 @@ func (d *draft) certificates(masters, workers []sized, before time.Time) {
 }
 
 // coldCertificates renews all masters together, because none can come back alone, and then all workers.
-func (d *draft) coldCertificates(masters, workers []sized, before time.Time) {
-	var needs []string
+func (d *draft) coldCertificates(masters, workers []sized, before time.Time, needs []string) []string {
 	if len(masters) > 0 {
-		needs = []string{d.renewCertificates(masters, before, true, nil, group{})}
+		needs = []string{d.renewCertificates(masters, before, true, needs, group{})}
 	}
 	if len(workers) > 0 {
-		d.renewCertificates(workers, before, true, needs, group{})
+		needs = []string{d.renewCertificates(workers, before, true, needs, group{})}
 	}
 	d.Approvals = append(
 		d.Approvals, "it restarts the control plane on all masters at once, since their certificates have ended",
 	)
+	return needs
+}
+
+// coldAuthorities gives a cluster other authorities than those that have ended. Nothing of the cluster works with them,
+// so all nodes trust and use the new ones at once. What has ended is taken off them in order, when the cluster runs.
+func (d *draft) coldAuthorities(masters, workers []sized, before time.Time) {
+	a := authorityRotation{draft: d, masters: masters}
+	var needs []string
+	ended := slices.Sorted(maps.Keys(d.w.EndedAuthorities))
+	for _, which := range ended {
+		needs = a.cold(which, needs)
+	}
+	needs = d.saveDirector("use", "has the other authorities", needs)
+	needs = d.coldCertificates(masters, workers, before, needs)
+	if d.w.EndedAuthorities["cluster"] {
+		a.which, a.workers = "cluster", workers
+		needs = []string{a.published("trust", needs)}
+		a.warn("kubeconfigs that were given out before are of no use any more: give out others")
+	}
+	for _, which := range ended {
+		of := a
+		of.which = which
+		needs = of.change(step.AuthorityDrop, "Forget the former "+which+" authority", "", "", needs)
+	}
+	a.stage("refuse", "Have %s trust the present authorities alone", needs)
+	d.Summary = fmt.Sprintf(
+		"Give cluster %s other authorities than those that have ended (%s), and all its nodes certificates of them.",
+		d.Cluster, strings.Join(ended, ", "),
+	)
+}
+
+// cold makes another authority than the one that has ended, unless a former plan has, and chooses it.
+func (a authorityRotation) cold(which string, needs []string) []string {
+	a.which = which
+	key, begun := a.w.Authorities[which].next()
+	if !begun {
+		needs = a.issued(key, needs)
+	}
+	return a.change(step.AuthorityUse, "Choose "+key+" to sign with as the "+which+" authority", key, "", needs)
 }
 
 func (d *draft) renewCertificates(
@@ -144,6 +201,9 @@ func (d *draft) renewCertificates(
 	}
 	if cold {
 		p.vars["certs_cold"] = true
+	}
+	if len(d.w.EndedAuthorities) > 0 {
+		p.vars["certs_authorities"] = true
 	}
 	if len(nodes) > 1 {
 		p.subject = string(nodes[0].Role) + "s"

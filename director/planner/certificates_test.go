@@ -2,6 +2,7 @@ package planner
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -77,5 +78,87 @@ func TestRotateCertificatesCold(t *testing.T) {
 	w.Installed = nil
 	if _, err := certificatesOf(t, w, plan.Certificates{}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a cluster that is not installed: %v", err)
+	}
+}
+
+// Authorities that have ended are replaced before the nodes are renewed, and go when the cluster runs again. A plan
+// that stopped half way takes up what the former one has made.
+func TestEndedAuthorities(t *testing.T) {
+	t.Parallel()
+	half := func(w *World) {
+		for _, which := range []string{"cluster", "etcd"} {
+			w.Authorities[which] = KeyNames{Keys: []string{"key2", "key1"}}
+		}
+	}
+	refused := []string{
+		"rotate_ca_refuse/demo-master-1",
+		"rotate_ca_refuse/demo-master-2",
+		"rotate_ca_refuse/demo-master-3",
+	}
+	workers := []string{
+		"rotate_ca_refuse/demo-worker-1",
+		"rotate_ca_refuse/demo-worker-2",
+		"authorities_published_refuse/demo",
+	}
+	renewed := []string{"rotate_certs/masters", "rotate_certs/workers"}
+	for name, tt := range map[string]struct {
+		ended  []string
+		change func(*World)
+		want   [][]string
+	}{
+		"the cluster's": {[]string{"cluster"}, nil, [][]string{
+			{"authority.change/add", "authority.change/use"},
+			renewed,
+			{"authorities_published_trust/demo"},
+			{"authority.change/drop"},
+			refused, workers,
+		}},
+		"etcd's alone": {[]string{"etcd"}, nil, [][]string{
+			{"authority.change/add", "authority.change/use"}, renewed, {"authority.change/drop"}, refused,
+		}},
+		"both": {[]string{"cluster", "etcd"}, nil, [][]string{
+			{
+				"authority.change/add-cluster", "authority.change/use-cluster", "authority.change/add-etcd",
+				"authority.change/use-etcd",
+			},
+			renewed,
+			{"authorities_published_trust/demo"},
+			{"authority.change/drop-cluster", "authority.change/drop-etcd"},
+			refused, workers,
+		}},
+		"both, half way": {[]string{"cluster", "etcd"}, half, [][]string{
+			{"authority.change/use-cluster", "authority.change/use-etcd"},
+			renewed,
+			{"authorities_published_trust/demo"},
+			{"authority.change/drop-cluster", "authority.change/drop-etcd"},
+			refused, workers,
+		}},
+	} {
+		w := running(t, 3, 2, v)
+		w.Seen, w.Blind, w.Authorities, w.EndedAuthorities = nil, "the certificate has expired", unchanged(), map[string]bool{}
+		w.CertificateEnds = map[string]time.Time{"demo-master-2": time.Unix(1<<40, 0)}
+		for _, which := range tt.ended {
+			w.EndedAuthorities[which] = true
+		}
+		if tt.change != nil {
+			tt.change(&w)
+		}
+		c, err := certificatesOf(t, w, plan.Certificates{MadeBefore: time.Unix(1, 0), Cold: true})
+		if diff := cmp.Diff(slices.Concat(tt.want...), ids(t, c, err)); diff != "" {
+			t.Errorf("%s: -want +got:\n%s", name, diff)
+			continue
+		}
+		if len(c.Approvals) != 1 || !strings.Contains(c.Summary, tt.ended[0]) {
+			t.Errorf("%s: approvals %q: %s", name, c.Approvals, c.Summary)
+		}
+		if first, last := c.Steps[0].Safety, c.Steps[len(c.Steps)-1].Safety; first != safeEnded || last != safeAuthority {
+			t.Errorf("%s: if a step fails, %q and then %q", name, first, last)
+		}
+		masters, _ := (&plan.Plan{Content: c}).Step("rotate_certs/masters")
+		var p step.PlayParams
+		if err := json.Unmarshal(masters.Params, &p); err != nil || p.Vars["certs_authorities"] != true ||
+			p.Vars["certs_cold"] != true || len(p.Limit) != 3 || len(masters.Needs) != 1 {
+			t.Errorf("%s: the masters are given %v of %v after %v: %v", name, p.Vars, p.Limit, masters.Needs, err)
+		}
 	}
 }

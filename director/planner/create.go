@@ -49,6 +49,7 @@ func (d *draft) create(machines []sized) {
 	network := d.makeNetwork()
 	image := d.imageEnsure()
 	pki := d.makePKI(cluster)
+	agents := d.agentTokens()
 	prepared := map[string]string{}
 	var mastersPrepared []string
 	for _, m := range machines {
@@ -62,7 +63,7 @@ func (d *draft) create(machines []sized) {
 					Detail: "host name, registry trust, container runtime, time",
 				},
 			},
-		}, []string{boot, release, pki}, group{})
+		}, []string{boot, release, pki, agents}, group{})
 		if m.Role == director.RoleMaster {
 			mastersPrepared = append(mastersPrepared, prepared[m.Name])
 		}
@@ -81,7 +82,8 @@ func (d *draft) create(machines []sized) {
 	}
 	ready := d.allReady(cluster, 45*time.Second, joined)
 	d.register(ready)
-	d.record(cluster, ready, d.verify(unique(joined)...)) // the check waits for the nodes as well
+	verified := d.verify(unique(joined)...) // the check waits for the nodes as well
+	d.record(cluster, d.discover(whatChanged, []string{ready, verified})...)
 }
 
 // allReady waits until the nodes of the cluster are ready.
@@ -110,8 +112,12 @@ func (d *draft) makeNetwork() string {
 }
 
 func (d *draft) makePKI(cluster step.ClusterParams) string {
+	title, timeout := "Make the certificate authorities", time.Minute
+	if issuer := cluster.Document.Certificates.Authority; issuer != "" {
+		title, timeout = "Have CertificateAuthority/"+issuer+" issue the certificate authorities", issueTimeout
+	}
 	return d.add(plan.Step{
-		ID: step.ClusterPKI + "/" + d.Cluster, Kind: step.ClusterPKI, Title: "Make the certificate authorities",
+		ID: step.ClusterPKI + "/" + d.Cluster, Kind: step.ClusterPKI, Title: title,
 		Params: encode(cluster),
 		Effects: []plan.Effect{
 			{
@@ -119,7 +125,7 @@ func (d *draft) makePKI(cluster step.ClusterParams) string {
 				Detail: "cluster, etcd and front-proxy CA, service account key, encryption key; sealed",
 			},
 		},
-		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
+		Attempts: 3, Timeout: timeout, Estimate: time.Second,
 	})
 }
 

@@ -94,7 +94,7 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 	}
 	unknown := []model.Kind{ // no plan does anything about them
 		model.KindSchedule, model.KindIdentityProvider, model.KindProject, model.KindGrant, model.KindBackupTarget,
-		model.KindConsul, model.KindHook,
+		model.KindConsul, model.KindHook, model.KindNotification, model.KindCertificateAuthority,
 	}
 	for _, kind := range model.Kinds() {
 		for _, path := range model.Leaves(kind) {
@@ -104,6 +104,18 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 			}
 			w := running(t, 3, 2, v)
 			want(&w, func(c *model.Cluster) { c.Maintenance.Strategy = model.UpgradeReconstitute })
+			if strings.HasPrefix(path, "spec.discovery") || strings.HasSuffix(path, "s.services") ||
+				strings.HasSuffix(path, "[].services") {
+				w.Cluster.Cluster.Discovery = model.Discovery{
+					Consul: "dc1", DNS: true, Agents: true,
+					Export: model.DiscoveryExport{LoadBalancer: true, Ingress: true, Annotated: true},
+				}
+				w.Consul.Consul = &model.Consul{}
+				w.Bundle.ImageTags = map[string]string{"consul-sync": v}
+			}
+			if path == "spec.discovery.consul" { // alone it is followed without a plan
+				w.Cluster.Cluster.Discovery = model.Discovery{}
+			}
 			w.Installed.Cluster = *w.Cluster.Cluster
 			for i := range w.Machines {
 				w.Machines[i].Image = w.image()

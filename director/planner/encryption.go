@@ -20,9 +20,14 @@ type KeyNames struct {
 
 // RotateEncryptionKey returns the plan that gives the cluster another key for Secrets and encrypts all of them again.
 // No API server restarts. A rotation that stopped half way is finished, with the key that it made. Errors: conflict for
-// a cluster that is not installed or of which a master is away: it would be left with keys that decrypt nothing.
+// a cluster that is not installed, that waits for an upgrade, or of which a master is away: it would be left with keys
+// that decrypt nothing.
 func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
-	masters, all, err := w.rotatable("planner.rotate_encryption_key")
+	const op = "planner.rotate_encryption_key"
+	masters, all, err := w.rotatable(op)
+	if err == nil {
+		err = w.upgraded(op)
+	}
 	if err != nil {
 		return plan.Content{}, err
 	}
@@ -37,8 +42,10 @@ func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
 	if !begun {
 		needs = []string{d.encryptionKey(step.EncryptionAdd, "Make "+key+" for Secrets", []string{key}, needs)}
 	}
+	needs = d.saveDirector("add", "has "+key, needs)
 	needs = []string{d.giveEncryptionKeys("read", "Have the masters decrypt with "+key, masters, needs)}
 	needs = []string{d.encryptionKey(step.EncryptionUse, "Choose "+key+" to encrypt with", []string{key}, needs)}
+	needs = d.saveDirector("use", "encrypts with "+key, needs)
 	needs = []string{d.giveEncryptionKeys("write", "Have the masters encrypt with "+key, masters, needs)}
 	d.encryptAgain(masters, needs)
 	d.concerns(masters...)

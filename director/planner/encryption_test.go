@@ -60,6 +60,7 @@ func TestEncryptionKeyIsNotRotated(t *testing.T) {
 		"not installed":   {func(w *World) { w.Installed = nil }, "is not installed"},
 		"no answer":       {func(w *World) { w.Blind = "connection refused" }, "does not answer"},
 		"a master is off": {func(w *World) { w.Seen["demo-master-2"] = Seen{} }, "demo-master-2 is not ready"},
+		"half an upgrade": {func(w *World) { w.Machines[0].Kubernetes = "v1.36.4" }, "its document wants"},
 	} {
 		w := backedUp(t, 3, 1)
 		w.Encryption = KeyNames{Keys: []string{"key1"}}

@@ -20,7 +20,10 @@ func (w World) facts(machines []sized) step.Facts {
 		Cluster: w.Cluster.Metadata.Name, UID: w.Cluster.UID, Document: *w.Cluster.Cluster, Network: *w.Network.Network,
 		Kubernetes: w.Release.Release.Kubernetes, Bundle: w.Release.Release.Bundle, Tags: w.Bundle.ImageTags,
 		Registry: w.Director.Registry,
-		Digest:   w.Bundle.Digest, Programs: w.Bundle.Programs,
+		Digest:   w.Bundle.Digest, Programs: w.Bundle.Programs, Agents: w.agents(),
+	}
+	if c := w.Consul.Consul; c != nil && w.Cluster.Cluster.Discovery.DNS {
+		f.Forward = &step.Forward{Domain: c.Domain, Servers: c.NameServers()}
 	}
 	for _, m := range machines {
 		f.Nodes = append(f.Nodes, plan.SpecOf(m.Machine))

@@ -217,15 +217,15 @@ func (d *builder) drain(m sized, how plan.Drain, needs []string, in group) strin
 	timeout := cmp.Or(how.Timeout, time.Duration(care.DrainTimeout))
 	vars := d.cluster(m)
 	vars["drain_timeout_seconds"] = int(timeout.Seconds())
-	vars["drain_force"], vars["drain_delete_emptydir_data"] = how.Unmanaged || care.EvictUnmanaged,
-		how.DeleteEmptyDir || care.DeleteEmptyDir
+	vars[step.DrainUnmanaged] = how.Unmanaged || care.EvictUnmanaged
+	vars[step.DrainLocalData] = how.DeleteEmptyDir || care.DeleteEmptyDir
 	return d.play(playbook{
 		name: "drain_" + string(m.Role), id: "drain", title: "Drain " + m.Name, limit: []string{m.Name}, vars: vars,
 		estimate: 30 * time.Second,
 		timeout:  timeout + 10*time.Minute,
 		effects: []plan.Effect{
 			{
-				Verb: "evict", Object: "pod", Name: m.Name,
+				Verb: plan.VerbEvict, Object: "pod", Name: m.Name,
 				Detail: "all but those of daemon sets and the control plane, as disruption budgets allow",
 			},
 		},
@@ -394,6 +394,17 @@ func (w World) upgraded(op string) error {
 	)
 }
 
+// halfUpgraded reports whether an upgrade has left the masters at several versions.
+func (w World) halfUpgraded() bool {
+	masters := w.masters()
+	for _, m := range masters {
+		if m.Kubernetes != masters[0].Kubernetes {
+			return true
+		}
+	}
+	return false
+}
+
 // join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of
 // the same name has left.
 func (d *draft) join(m sized, again bool, needs []string, in group) (string, error) {
@@ -419,7 +430,7 @@ func (d *draft) join(m sized, again bool, needs []string, in group) (string, err
 		name: name, id: "join", title: title, limit: []string{m.Name},
 		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: joinTime,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
-	}, []string{boot}, in)
+	}, []string{boot, d.agentTokens()}, in)
 	masters := []sized{}
 	for _, o := range d.masters {
 		masters = append(masters, d.w.sized(o))

@@ -50,12 +50,18 @@ type World struct {
 	// Signing are the names of the keys that sign service account tokens, for a plan that changes them.
 	Signing KeyNames
 	// Authorities are the names of the certificate authorities by purpose (cluster, etcd, front-proxy), for a plan that
-	// changes one.
+	// changes one, or that must not meet such a change half done.
 	Authorities map[string]KeyNames
+	// EndedAuthorities are the purposes of which an authority that is trusted has ended, for a cold renewal.
+	EndedAuthorities map[string]bool
 	// SSHAuthorities are the names of the cluster's SSH authorities, for a plan that changes them.
 	SSHAuthorities KeyNames
+	// DirectorBackups are known for a plan that changes keys.
+	DirectorBackups DirectorBackups
 	// Hooks are those for the cluster, by name.
 	Hooks []model.Stored
+	// Consul is the one that the cluster's document names; the zero one if it names none.
+	Consul model.Stored
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times map[string]time.Duration // what steps have taken recently, by class
@@ -100,6 +106,9 @@ func (w World) refs() []plan.ModelRef {
 	docs := []model.Stored{w.Provider, w.Image, w.Release, w.Network, w.Cluster}
 	for _, name := range slices.Sorted(maps.Keys(w.Underlays)) {
 		docs = append(docs, w.Underlays[name].Stored)
+	}
+	if w.Consul.Consul != nil {
+		docs = append(docs, w.Consul)
 	}
 	for _, d := range docs {
 		refs = append(refs, plan.ModelRef{Kind: string(d.Kind), Name: d.Metadata.Name, Generation: d.Generation})

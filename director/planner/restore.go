@@ -229,7 +229,7 @@ func (d *draft) newMasters(masters, workers []sized, needs []string) ([]string, 
 				Verb: "change", Object: "file", Name: m.Name,
 				Detail: "host name, registry trust, container runtime, time",
 			}},
-		}, []string{boot, release}, group{})
+		}, []string{boot, release, d.agentTokens()}, group{})
 		all = append(all, prepared[m.Name])
 	}
 	var before []string

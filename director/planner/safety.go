@@ -32,6 +32,8 @@ const (
 		"before they are used"
 	safeCerts = "the cluster runs as before; a node has its former certificates or its new ones, and the others " +
 		"accept both"
+	safeEnded = "pods run on; the cluster has no control plane before its masters have certificates that have not " +
+		"ended"
 	safeEncryption = "the cluster runs as before; each master has all keys that a Secret may be encrypted with"
 	safeSigning    = "the cluster runs as before; each API server accepts the tokens of the key that signs, and of " +
 		"the former one until the last step"
@@ -39,6 +41,7 @@ const (
 		"until the last step"
 	safeSSH = "the cluster runs as before; nodes let the director in by its present SSH authority, and by the former " +
 		"one until the last step"
+	safeConsul    = "the cluster runs as before; what it has in Consul, and what it finds there, may be that of before"
 	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
 	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
 	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
@@ -62,18 +65,22 @@ var safety = map[plan.Operation]map[string]string{
 		step.KubeReady:    safeNodesRun,
 		"verify":          safeNodesRun,
 		step.ClusterReady: safeRuns,
+
+		step.ConsulToken: safeConsul,
+		"consul_sync":    safeConsul,
 	},
 	plan.ClusterScale:         onNodes,
 	plan.ClusterUpgrade:       onNodes,
 	plan.ClusterRotatePull:    {"": safePulls},
 	plan.ClusterTokenKeys:     {"": safeKeys},
-	plan.ClusterRotateCerts:   {"": safeCerts},
+	plan.ClusterRotateCerts:   {"": safeCerts, step.DirectorBackup: safeUntouched},
 	plan.ClusterEncryptionKey: {"": safeEncryption},
 	plan.ClusterSigningKey:    {"": safeSigning},
 	plan.ClusterCA:            {"": safeAuthority},
 	plan.ClusterEtcdCA:        {"": safeAuthority},
 	plan.ClusterFrontProxyCA:  {"": safeAuthority},
 	plan.ClusterSSHAuthority:  {"": safeSSH},
+	plan.ClusterConsul:        {"": safeConsul, step.ClusterReady: safeRuns},
 	plan.ClusterBackup:        {"": safeUntouched},
 	plan.ClusterRestore: {
 		"":             safeUntouched,
@@ -102,6 +109,8 @@ var safety = map[plan.Operation]map[string]string{
 		step.ClusterForget: safeDeleted,
 
 		step.ConsulDeregister: safeDeleted,
+		step.ConsulToken:      safeDeleted,
+		step.ConsulAgents:     safeDeleted,
 	},
 }
 
@@ -121,6 +130,16 @@ var onNodes = map[string]string{
 	step.VMMove:    safeOut,
 	"upgrade":      safeUpgrading,
 
+	step.ConsulToken:     safeConsul,
+	"consul_sync":        safeConsul,
+	"consul_sync_remove": safeConsul,
+
+	step.ConsulAgents:      safeConsul,
+	"consul_agents":        safeConsul,
+	"consul_agents_remove": safeConsul,
+
+	"cluster_dns": safeConsul,
+
 	step.SnapshotTake:   safeUpgrading,
 	step.SnapshotDelete: safeSnapshot,
 
@@ -133,8 +152,19 @@ var onNodes = map[string]string{
 	step.ClusterReady: safeRuns,
 }
 
-// safetyOf returns the sentence for the step. An operation that the table does not know has none.
-func safetyOf(op plan.Operation, s plan.Step) string {
+// ofEnded is the table for a cluster whose certificates have ended. When the masters have others, it runs, and what is
+// left is to take away the authorities that have ended.
+var ofEnded = map[string]string{
+	"": safeEnded,
+	step.AuthorityChange + "/" + string(step.AuthorityDrop): safeAuthority,
+	"authorities_published_trust":                           safeAuthority,
+	"rotate_ca_refuse":                                      safeAuthority,
+	"authorities_published_refuse":                          safeAuthority,
+}
+
+// safetyOf returns the sentence for the step of a plan for a cluster that runs, or has ended. An operation that the
+// table does not know has none.
+func safetyOf(op plan.Operation, ended bool, s plan.Step) string {
 	if s.Back() && op != plan.ClusterDrill {
 		return safeBack
 	}
@@ -143,9 +173,15 @@ func safetyOf(op plan.Operation, s plan.Step) string {
 	}
 	table := safety[op]
 	key := s.Kind
-	if key == step.Play {
+	switch {
+	case key == step.Play:
 		key, _, _ = strings.Cut(s.ID, "/")
 		key, _, _ = strings.Cut(key, "-") // a playbook that runs again
+	case key == step.AuthorityChange && ended:
+		key, _, _ = strings.Cut(s.ID, "-") // the authority, where there are several
+	}
+	if ended {
+		table = ofEnded
 	}
 	if text, ok := table[key]; ok {
 		return text

@@ -30,8 +30,10 @@ func RotateServiceAccountKey(w World, r plan.Request) (plan.Content, error) {
 	if !begun {
 		needs = []string{d.signingKey(step.SigningAdd, "Make "+key+" for service account tokens", key, needs)}
 	}
+	needs = d.saveDirector("add", "has "+key, needs)
 	needs = d.giveSigningKeys("accept", "Have %s accept tokens of "+key, masters, needs)
 	needs = []string{d.signingKey(step.SigningUse, "Choose "+key+" to sign tokens with", key, needs)}
+	needs = d.saveDirector("use", "signs with "+key, needs)
 	needs = d.giveSigningKeys("sign", "Have %s sign tokens with "+key, masters, needs)
 	needs = []string{d.play(playbook{
 		name: "service_account_tokens", subject: name, title: "Wait until no token of the former key is in use",

@@ -11,10 +11,13 @@ import (
 // RotateSSHAuthority returns the plan that gives the cluster another authority for those who log in to its nodes: all
 // nodes trust both, then the director logs in by the next one, and the former is taken from all nodes. A rotation that
 // stopped half way is finished, with the authority that it made. Errors: conflict for a cluster that is not installed,
-// or of which a node is away: the director could not log in to it any more.
+// that waits for an upgrade, or of which a node is away: the director could not log in to it any more.
 func RotateSSHAuthority(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.rotate_ssh_authority"
 	_, all, err := w.rotatable(op)
+	if err == nil {
+		err = w.upgraded(op)
+	}
 	if err != nil {
 		return plan.Content{}, err
 	}
@@ -34,8 +37,10 @@ func RotateSSHAuthority(w World, r plan.Request) (plan.Content, error) {
 	if !begun {
 		needs = d.sshAuthority(step.SigningAdd, "Make the SSH authority "+key, key, needs)
 	}
+	needs = d.saveDirector("add", "has "+key, needs)
 	needs = d.giveSSHAuthorities("trust", "Have all nodes trust "+key, all, needs)
 	needs = d.sshAuthority(step.SigningUse, "Log in by "+key, key, needs)
+	needs = d.saveDirector("use", "logs in by "+key, needs)
 	needs = d.giveSSHAuthorities("login", "Log in to all nodes by "+key, all, needs)
 	needs = d.sshAuthority(step.SigningDrop, "Forget the former SSH authority", "", needs)
 	d.giveSSHAuthorities("forget", "Have all nodes trust "+key+" alone", all, needs)

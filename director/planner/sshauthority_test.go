@@ -50,3 +50,14 @@ func TestSSHAuthorityNeedsAllNodes(t *testing.T) {
 		}
 	}
 }
+
+func TestSSHAuthorityAndHalfAnUpgrade(t *testing.T) {
+	t.Parallel()
+	w := backedUp(t, 3, 2)
+	w.SSHAuthorities = KeyNames{Keys: []string{"key1"}}
+	w.Machines[0].Kubernetes = "v1.36.4"
+	_, err := RotateSSHAuthority(w, plan.Request{Operation: plan.ClusterSSHAuthority})
+	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "its document wants") {
+		t.Errorf("in the middle of an upgrade: %v", err)
+	}
+}

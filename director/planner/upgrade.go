@@ -16,11 +16,16 @@ import (
 // Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy
 // makes VMs from it: masters first and one by one, then workers in a window. It leaves alone what is there already, so
 // planning again resumes an upgrade that stopped half way. It does not touch machines that are no members, such as
-// nodes that were taken out for a time: they join at the new release afterwards. Errors: conflict for a downgrade or a
-// skipped minor.
+// nodes that were taken out for a time: they join at the new release afterwards. Errors: conflict for a downgrade, a
+// skipped minor, or a cluster in the middle of the change of an authority.
 func Upgrade(w World, r plan.Request) (plan.Content, error) {
 	if err := w.reachable(w.Release.Release.Kubernetes); err != nil {
 		return plan.Content{}, err
+	}
+	if !w.halfUpgraded() { // one that has begun is finished whatever else has
+		if err := w.settled("planner.upgrade", ""); err != nil {
+			return plan.Content{}, err
+		}
 	}
 	u, err := newUpgrade(w, r)
 	if err != nil {
@@ -239,7 +244,8 @@ func (u *upgrade) record(last []string) {
 		_, replaced := u.successors[m.Name]
 		return replaced
 	})
-	d.record(w.clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.verify(last...))
+	verified := []string{d.verify(last...)}
+	d.record(w.clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.discover(newImage, verified)...)
 	facts := w.facts(mastersFirst(u.all))
 	facts.Former = u.former()
 	d.Facts = encode(facts)

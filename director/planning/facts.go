@@ -7,8 +7,10 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
@@ -28,6 +30,11 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterRotateCerts && s.Certificates != nil {
 		w.CertificateEnds, err = s.Certificates.Ends(ctx, w.Cluster.UID)
 	}
+	if err == nil && r.Operation == plan.ClusterRotateCerts && r.Certificates.Cold {
+		if w.EndedAuthorities, err = s.Site.EndedAuthorities(ctx, w.Cluster.UID, s.Now()); err == nil {
+			w.Authorities, err = s.authorities(ctx, w.Cluster.UID)
+		}
+	}
 	if err == nil && r.Operation == plan.ClusterEncryptionKey {
 		var keys, former []backup.Key
 		keys, former, err = s.Site.EncryptionKeys(ctx, w.Cluster.UID)
@@ -36,11 +43,16 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 	if err == nil && r.Operation == plan.ClusterSigningKey {
 		w.Signing.Keys, w.Signing.Former, err = s.Site.SigningKeys(ctx, w.Cluster.UID)
 	}
-	if err == nil && slices.Contains(planner.AuthorityOperations(), r.Operation) {
-		w.Authorities, err = s.authorities(ctx, w.Cluster.UID)
+	if err == nil && w.Installed != nil && meetsAuthorities(r) {
+		if w.Authorities, err = s.authorities(ctx, w.Cluster.UID); director.KindOf(err) == director.KindNotFound {
+			err = nil // none were made yet
+		}
 	}
 	if err == nil && r.Operation == plan.ClusterSSHAuthority {
 		w.SSHAuthorities.Keys, w.SSHAuthorities.Former, err = s.Site.SSHAuthorities(ctx, w.Cluster.UID)
+	}
+	if err == nil && planner.ChangesKeys(w.World, r) {
+		w.DirectorBackups, err = s.directorBackups(ctx)
 	}
 	if err == nil && r.Operation == plan.ClusterDrill {
 		err = w.ReadDrills(ctx)
@@ -50,6 +62,15 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
 	}
 	return w, err
+}
+
+// meetsAuthorities reports whether the plan must know of a change of an authority that is half done.
+func meetsAuthorities(r plan.Request) bool {
+	switch r.Operation {
+	case "", plan.ClusterScale, plan.ClusterUpgrade, plan.ClusterRotateCerts:
+		return true
+	}
+	return slices.Contains(planner.AuthorityOperations(), r.Operation)
 }
 
 func (s *Service) authorities(ctx context.Context, uid string) (map[string]planner.KeyNames, error) {
@@ -62,6 +83,32 @@ func (s *Service) authorities(ctx context.Context, uid string) (map[string]plann
 		names[which] = planner.KeyNames{Keys: keys, Former: former[which]}
 	}
 	return names, nil
+}
+
+// directorBackups reads where the director's schedules back it up. Errors: conflict for a target that is not there.
+func (s *Service) directorBackups(ctx context.Context) (planner.DirectorBackups, error) {
+	docs, err := s.Store.Documents(ctx, model.KindSchedule)
+	if err != nil {
+		return planner.DirectorBackups{}, err
+	}
+	targets, keep := schedule.BackupPlaces(docs)
+	for _, target := range targets {
+		_, err := s.Store.Document(ctx, model.Ref{Kind: model.KindBackupTarget, Name: target})
+		if director.KindOf(err) == director.KindNotFound {
+			return planner.DirectorBackups{}, director.Errorf(
+				director.KindConflict, "planning.backups",
+				"the director has to be backed up first, and a schedule of the job backup names BackupTarget/%s, "+
+					"which does not exist", target,
+			).WithHint("correct spec.job.params.target of the schedule, or suspend it: directorctl schedules")
+		}
+		if err != nil {
+			return planner.DirectorBackups{}, err
+		}
+	}
+	if !s.CopiesDatabase {
+		keep = 0
+	}
+	return planner.DirectorBackups{Targets: targets, Copies: keep}, nil
 }
 
 // Backups is what is known of the backups of clusters.

@@ -2,7 +2,6 @@ package planning
 
 import (
 	"context"
-	"fmt"
 	"strings"
 	"time"
 
@@ -22,6 +21,27 @@ const (
 	ApprovalAny   Approval = "any"   // anybody who may run plans, also who made it
 	ApprovalOther Approval = "other" // another person than the one who made it
 )
+
+// PlanAgain makes the plan again from what it was asked for, and from the world as it is now. The older plan is
+// discarded if it still waits. It is a conflict for a plan that was started, or that belongs to a campaign, which makes
+// its plans by itself.
+func (s *Service) PlanAgain(ctx context.Context, actor, id string) (plan.View, error) {
+	p, state, err := s.Store.Plan(ctx, id)
+	if err != nil {
+		return plan.View{}, err
+	}
+	switch {
+	case len(p.Request.Change) > 0:
+		return plan.View{}, director.Errorf(
+			director.KindConflict, "planning.again", "plan %s is of a campaign, which makes its plans by itself", id,
+		).WithHint("see its campaign: directorctl campaign list")
+	case !state.StartedAt.IsZero():
+		return plan.View{}, director.Errorf(
+			director.KindConflict, "planning.again", "plan %s was started, and is not made again", id,
+		).WithHint("plan what is left to do: directorctl plan %s", p.Cluster)
+	}
+	return s.MakePlan(ctx, actor, p.Cluster, p.Request)
+}
 
 // StartPlan starts the plan if hash is its hash and nothing that it was made from has moved.
 func (s *Service) StartPlan(ctx context.Context, actor, id, hash string) (plan.View, error) {
@@ -149,7 +169,7 @@ func (s *Service) unexpired(p plan.Plan, state plan.State, now time.Time) error 
 			director.KindConflict, "planning.start", "plan %s was made %s ago and has expired", p.ID,
 			now.Sub(p.CreatedAt).Round(time.Minute),
 		).
-			WithHint("plan again: directorctl plan %s", p.Cluster)
+			WithHint("make it again, and compare: directorctl plans again %s", p.ID)
 	}
 	return nil
 }
@@ -192,9 +212,10 @@ func (s *Service) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 		return base, nil
 	}
 	return base, director.Errorf(
-		director.KindConflict, "planning.start", "plan %s is out of date: %s", p.ID, moved(p.Content, now),
+		director.KindConflict, "planning.start", "plan %s is out of date: %s", p.ID,
+		strings.Join(plan.Reasons(p.Content, now), "; "),
 	).
-		WithHint("plan again: directorctl plan %s", p.Cluster)
+		WithHint("make it again, and compare: directorctl plans again %s", p.ID)
 }
 
 // Difference says in which way a plan differs from a newer one of its cluster; empty if a start would do the same.
@@ -202,7 +223,7 @@ func Difference(was, is plan.Plan) string {
 	if was.Hash == is.Hash {
 		return ""
 	}
-	return moved(was.Content, is.Content)
+	return strings.Join(plan.Reasons(was.Content, is.Content), "; ")
 }
 
 // Moved returns a conflict that says why the plan would not be started as it is: it has expired, or the world has
@@ -213,41 +234,6 @@ func (s *Service) Moved(ctx context.Context, p plan.Plan, state plan.State) erro
 	}
 	_, err := s.unmoved(ctx, p)
 	return err
-}
-
-// moved says in which way two contents differ.
-func moved(was, is plan.Content) string {
-	var out []string
-	gens := map[plan.ModelRef]bool{}
-	for _, m := range was.Models {
-		gens[m] = true
-	}
-	for _, m := range is.Models {
-		if !gens[m] {
-			out = append(out, fmt.Sprintf("%s/%s has changed (now generation %d)", m.Kind, m.Name, m.Generation))
-		}
-	}
-	if was.Playbooks != is.Playbooks {
-		out = append(out, "the director has other playbooks")
-	}
-	before := map[string]plan.Machine{}
-	for _, m := range was.Machines {
-		before[m.Name] = m
-	}
-	for _, m := range is.Machines {
-		if b, ok := before[m.Name]; ok && b.Address != m.Address {
-			out = append(out, fmt.Sprintf("%s would get %s instead of %s", m.Name, m.Address, b.Address))
-		} else if ok && b.MAC != m.MAC {
-			out = append(out, fmt.Sprintf("%s would get the MAC address %s instead of %s", m.Name, m.MAC, b.MAC))
-		}
-	}
-	if len(was.Steps) != len(is.Steps) {
-		out = append(out, fmt.Sprintf("it would have %d steps instead of %d", len(is.Steps), len(was.Steps)))
-	}
-	if len(out) == 0 {
-		out = append(out, "sizes, capacity warnings or bundle contents have changed")
-	}
-	return strings.Join(out, "; ")
 }
 
 func sameHash(p plan.Plan, hash string) error {

@@ -67,7 +67,7 @@ func TestAPlanExpires(t *testing.T) {
 	s.PlanLife, s.Now = 24*time.Hour, func() time.Time { return made.Add(25 * time.Hour) }
 	_, err := s.StartPlan(t.Context(), "admin", p.ID, p.Hash)
 	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "25h0m0s ago and has expired") ||
-		director.HintOf(err) != "plan again: directorctl plan demo" {
+		director.HintOf(err) != "make it again, and compare: directorctl plans again p1" {
 		t.Errorf("%v, hint %q", err, director.HintOf(err))
 	}
 }

@@ -44,6 +44,8 @@ type Site interface {
 	// Authorities returns the names of the certificate authorities of the cluster by purpose: those that are trusted,
 	// the one that signs first, and those that were.
 	Authorities(ctx context.Context, uid string) (trusted, former map[string][]string, err error)
+	// EndedAuthorities returns the purposes of which an authority that is trusted has ended.
+	EndedAuthorities(ctx context.Context, uid string, now time.Time) (map[string]bool, error)
 	// SSHAuthorities returns the names of the SSH authorities of the cluster, the one that signs first, and of those
 	// that it had.
 	SSHAuthorities(ctx context.Context, uid string) (keys, former []string, err error)
@@ -77,8 +79,17 @@ type Config struct {
 	Confine       confine.Rules // what documents may name
 	Certificates  Certificates  // what is known of them; nothing if nil
 	Backups       Backups       // of clusters; none if nil
+	Outer         Outer         // authorities; none if nil
+	// CopiesDatabase says that a backup of the director without a target is possible.
+	CopiesDatabase bool
 	// Room says why the director has no room for another plan; nil for one that always has.
 	Room func() error
+}
+
+// Outer are the authorities that issue those of clusters.
+type Outer interface {
+	// Ready returns an error if the CertificateAuthority of the name could not issue now.
+	Ready(ctx context.Context, name string) error
 }
 
 // Service makes plans and moves them. It is safe for concurrent use.
@@ -216,6 +227,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.RotateServiceAccountKey(w, r)
 	case r.Operation == plan.ClusterSSHAuthority:
 		return planner.RotateSSHAuthority(w, r)
+	case r.Operation == plan.ClusterConsul:
+		return planner.Consul(w, r)
 	case r.Operation == plan.ClusterRotateCerts:
 		return planner.RotateCertificates(w, r)
 	case r.Operation == plan.ClusterBackup:

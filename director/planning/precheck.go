@@ -38,6 +38,7 @@ func (s *Service) precheck(
 		problems = append(problems, director.FieldsOf(s.Site.CheckInventory(facts))...)
 	}
 	problems = append(problems, s.checkQuota(w, c.Operation)...)
+	problems = append(problems, s.checkIssuers(ctx, c)...)
 	host, looked, err := s.checkProvider(ctx, w, c, facts)
 	if err != nil {
 		problems = append(problems, director.Field{
@@ -46,6 +47,26 @@ func (s *Service) precheck(
 	}
 	problems = append(problems, host...)
 	return warnings, looked, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
+}
+
+// checkIssuers says why outer authorities could not issue what the plan needs.
+func (s *Service) checkIssuers(ctx context.Context, c plan.Content) (out []director.Field) {
+	if s.Outer == nil {
+		return nil
+	}
+	for _, name := range step.Issuers(c) {
+		err := s.Outer.Ready(ctx, name)
+		if fields := director.FieldsOf(err); len(fields) > 0 {
+			out = append(out, fields...)
+		} else if err != nil {
+			out = append(out, director.Field{
+				Path: model.Ref{Kind: model.KindCertificateAuthority, Name: name}.String(),
+				Msg:  director.MessageOf(err),
+				Hint: director.HintOf(err),
+			})
+		}
+	}
+	return out
 }
 
 // checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its

@@ -36,6 +36,50 @@ func (s *Service) CertificateEnds(ctx context.Context) (map[string]time.Time, er
 	return out, nil
 }
 
+// authorityOperations are what changes the authorities of clusters, by the names of their certificates.
+var authorityOperations = map[string]plan.Operation{
+	"ca": plan.ClusterCA, "etcd-ca": plan.ClusterEtcdCA, "front-proxy-ca": plan.ClusterFrontProxyCA,
+}
+
+// AuthorityEnds returns when the first certificate of an authority ends, by installed cluster and by the operation that
+// changes the authority.
+func (s *Service) AuthorityEnds(ctx context.Context) (map[string]map[plan.Operation]time.Time, error) {
+	clusters, _, err := s.Store.ClusterPage(ctx, "", nil, director.Page{})
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]map[plan.Operation]time.Time{}
+	for _, c := range clusters {
+		if !c.Installed {
+			continue
+		}
+		list, _, err := s.Store.Certificates(ctx, director.CertificateQuery{
+			Cluster: c.Name, Source: director.CertificateDatabase,
+		}, director.Page{})
+		if err != nil {
+			return nil, err
+		}
+		ends := map[plan.Operation]time.Time{}
+		for _, one := range list {
+			op, known := authorityOperations[one.Name]
+			if first, seen := ends[op]; known && one.ClusterUID == c.UID && (!seen || one.Ends.Before(first)) {
+				ends[op] = one.Ends
+			}
+		}
+		out[c.Name] = ends
+	}
+	return out, nil
+}
+
+// MakePlanOf freezes a plan of the operation that needs no more than its name. It returns "" if nothing is to be done.
+func (s *Service) MakePlanOf(ctx context.Context, actor, cluster string, op plan.Operation) (string, error) {
+	v, err := s.MakePlan(ctx, actor, cluster, plan.Request{Operation: op})
+	if err != nil || len(v.Plan.Steps) == 0 {
+		return "", err
+	}
+	return v.Plan.ID, nil
+}
+
 // WaitingPlan returns the plan of the cluster that was made and has not started, with its operation; "" if there is
 // none.
 func (s *Service) WaitingPlan(ctx context.Context, cluster string) (string, plan.Operation, error) {

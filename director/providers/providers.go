@@ -109,6 +109,8 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	}
 	for _, kind := range []model.Kind{
 		model.KindIdentityProvider, model.KindBackupTarget, model.KindConsul, model.KindHook,
+		model.KindNotification,
+		model.KindCertificateAuthority,
 	} {
 		more, err := s.Vault.Store.Documents(ctx, kind)
 		if err != nil {
@@ -135,7 +137,11 @@ func naming(docs []model.Stored, name string) []string {
 		case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == name:
 			out = append(out, d.Ref().String())
 		case d.Hook != nil && d.Hook.TLS.ClientCredentials == name:
-		case d.Consul != nil && d.Consul.Names(name):
+			out = append(out, d.Ref().String())
+		case d.Notification != nil && d.Notification.CredentialsName() == name:
+			out = append(out, d.Ref().String())
+		case d.Consul != nil && d.Consul.Names(name),
+			d.CertificateAuthority != nil && d.CertificateAuthority.Account() == name:
 			out = append(out, d.Ref().String())
 		}
 	}

@@ -123,13 +123,88 @@ func (v Vault) OpenConsul(
 	})
 }
 
+// OpenNotification is Open for what a notification is sent with: the account at a mail server, or a client certificate
+// with its key, in PEM.
+func (v Vault) OpenNotification(
+	ctx context.Context, notification string, n model.Notification,
+) (director.Credentials, error) {
+	return v.openFor(ctx, n.CredentialsName(), placeOfNotification(n), func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the server and the certificates of Notification/%s", row.Name,
+			notification,
+		).
+			WithHint("check server, port and ca, or url and ca, of the document; then set the credentials again: "+
+				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
+	})
+}
+
+// OpenAuthority is Open for a CertificateAuthority: the password is that of its provisioner, or its private key.
+func (v Vault) OpenAuthority(
+	ctx context.Context, name string, a model.CertificateAuthority,
+) (director.Credentials, error) {
+	return v.openFor(ctx, a.Account(), placeOfAuthority(a), func(row director.Credentials) error {
+		return director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the server or the certificate of CertificateAuthority/%s", row.Name,
+			name,
+		).
+			WithHint("check certificate or stepCA of the document; then set the credentials again: "+
+				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
+	})
+}
+
+// PeekAuthority is OpenAuthority for a document that may not be stored yet. It binds the credentials to nothing; those
+// that are bound elsewhere are not opened.
+func (v Vault) PeekAuthority(
+	ctx context.Context, name string, a model.CertificateAuthority,
+) (director.Credentials, error) {
+	row, err := openSealed(ctx, v.Store, v.Sealer, a.Account())
+	if err != nil {
+		return director.Credentials{}, err
+	}
+	if places := row.inside.Places; len(places) > 0 && !slices.Contains(places, placeOfAuthority(a)) {
+		return director.Credentials{}, director.Errorf(
+			director.KindConflict, "providers.credentials",
+			"the credentials %s were not set for the server or the certificate of CertificateAuthority/%s",
+			row.Name, name,
+		)
+	}
+	return row.Credentials, nil
+}
+
+// placeOfAuthority says where a provisioner's password opens a key, or for which certificate a private key signs.
+func placeOfAuthority(a model.CertificateAuthority) string {
+	if s := a.StepCA; s != nil {
+		return fmt.Sprintf("stepca %s root=%s provisioner=%s", strings.ToLower(strings.TrimRight(s.URL, "/")),
+			s.RootFingerprint, s.Provisioner)
+	}
+	pin, err := pki.PublicKeyPin(a.Certificate)
+	if err != nil {
+		pin = fmt.Sprintf("%x", sha256.Sum256([]byte(a.Certificate)))
+	}
+	return "authority " + pin
+}
+
 // placeOfHook says to whom a client certificate is shown, and what the certificate there is trusted by.
-func placeOfHook(h model.Hook) string {
-	host := h.URL
-	if u, err := url.Parse(h.URL); err == nil {
+func placeOfHook(h model.Hook) string { return placeOfEndpoint(h.URL, h.TLS.CA) }
+
+func placeOfEndpoint(address, ca string) string {
+	host := address
+	if u, err := url.Parse(address); err == nil {
 		host = strings.ToLower(u.Hostname()) + ":" + cmp.Or(u.Port(), "443")
 	}
-	return fmt.Sprintf("hook %s authorities=%x", host, sha256.Sum256([]byte(h.TLS.CA)))
+	return fmt.Sprintf("hook %s authorities=%x", host, sha256.Sum256([]byte(ca)))
+}
+
+// placeOfNotification says where a password goes or to whom a client certificate is shown, and what the certificate
+// there is trusted by.
+func placeOfNotification(n model.Notification) string {
+	if n.Mail == nil {
+		return placeOfEndpoint(n.Webhook.URL, n.Webhook.CA)
+	}
+	return fmt.Sprintf("smtp %s:%d authorities=%x", strings.ToLower(n.Mail.Server), n.Mail.ServerPort(),
+		sha256.Sum256([]byte(n.Mail.CA)))
 }
 
 // placeOfConsul says where a token goes, and what the certificates there are trusted by.
@@ -191,64 +266,45 @@ func (v Vault) Reveal(ctx context.Context, name string) (director.Credentials, e
 
 // places are those of all documents that name the credentials. One whose certificates cannot be read has none.
 func (v Vault) places(ctx context.Context, credentials string) ([]string, error) {
-	docs, err := v.Store.Documents(ctx, model.KindProvider)
-	if err != nil {
-		return nil, err
-	}
 	var out []string
-	for _, d := range docs {
-		if d.Provider == nil || d.Provider.VSphere == nil || d.Provider.CredentialsName() != credentials {
-			continue
+	for _, kind := range []model.Kind{
+		model.KindProvider, model.KindIdentityProvider, model.KindBackupTarget, model.KindHook, model.KindNotification,
+		model.KindConsul, model.KindCertificateAuthority,
+	} {
+		docs, err := v.Store.Documents(ctx, kind)
+		if err != nil {
+			return nil, err
 		}
-		if p, err := v.place(*d.Provider.VSphere); err == nil && !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	if docs, err = v.Store.Documents(ctx, model.KindIdentityProvider); err != nil {
-		return nil, err
-	}
-	for _, d := range docs {
-		if d.IdentityProvider == nil || d.IdentityProvider.Credentials != credentials {
-			continue
-		}
-		if p := placeOfIdentity(*d.IdentityProvider); !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	if docs, err = v.Store.Documents(ctx, model.KindBackupTarget); err != nil {
-		return nil, err
-	}
-	for _, d := range docs {
-		if d.BackupTarget == nil || d.BackupTarget.S3 == nil || d.BackupTarget.S3.Credentials != credentials {
-			continue
-		}
-		if p := placeOfBucket(*d.BackupTarget.S3); !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	if docs, err = v.Store.Documents(ctx, model.KindHook); err != nil {
-		return nil, err
-	}
-	for _, d := range docs {
-		if d.Hook == nil || d.Hook.TLS.ClientCredentials != credentials {
-			continue
-		}
-		if p := placeOfHook(*d.Hook); !slices.Contains(out, p) {
-			out = append(out, p)
-		}
-	}
-	if docs, err = v.Store.Documents(ctx, model.KindConsul); err != nil {
-		return nil, err
-	}
-	for _, d := range docs {
-		if d.Consul == nil || !d.Consul.Names(credentials) {
-			continue
-		}
-		if p := placeOfConsul(*d.Consul); !slices.Contains(out, p) {
-			out = append(out, p)
+		for _, d := range docs {
+			if p := v.placeOf(d, credentials); p != "" && !slices.Contains(out, p) {
+				out = append(out, p)
+			}
 		}
 	}
 	return out, nil
+}
+
+// placeOf is where the document sends the credentials, and empty if it does not name them.
+func (v Vault) placeOf(d model.Stored, credentials string) string {
+	switch {
+	case d.Provider != nil && d.Provider.VSphere != nil && d.Provider.CredentialsName() == credentials:
+		if p, err := v.place(*d.Provider.VSphere); err == nil {
+			return p
+		}
+	case d.IdentityProvider != nil && d.IdentityProvider.Credentials == credentials:
+		return placeOfIdentity(*d.IdentityProvider)
+	case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == credentials:
+		return placeOfBucket(*d.BackupTarget.S3)
+	case d.Hook != nil && d.Hook.TLS.ClientCredentials == credentials:
+		return placeOfHook(*d.Hook)
+	case d.Notification != nil && d.Notification.CredentialsName() == credentials:
+		return placeOfNotification(*d.Notification)
+	case d.Consul != nil && d.Consul.Names(credentials):
+		return placeOfConsul(*d.Consul)
+	case d.CertificateAuthority != nil && d.CertificateAuthority.Account() == credentials:
+		return placeOfAuthority(*d.CertificateAuthority)
+	}
+	return ""
 }
 
 // mostAuthorities is the size that a file with certificates may have.

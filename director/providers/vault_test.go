@@ -167,3 +167,43 @@ func TestCredentialsOfAConsul(t *testing.T) {
 		t.Errorf("listed %+v, %v", list, err)
 	}
 }
+
+// The password of a mail server goes to the server, the port and the authority that it was set for, and a client
+// certificate to its endpoint.
+func TestCredentialsOfNotifications(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	ctx := t.Context()
+	put := func(name, spec string) model.Notification {
+		t.Helper()
+		return *l.put(t, "kind: Notification\nmetadata: {name: "+name+"}\nspec: "+spec+"\n").Notification
+	}
+	mail := func(server string) model.Notification {
+		return put("oncall", "{mail: {from: d@example.org, to: [ann@example.org], credentials: smtp, "+server+"}}")
+	}
+	hook := func(host string) model.Notification {
+		return put("chat", "{webhook: {clientCredentials: pair, url: \"https://"+host+"/x\"}}")
+	}
+	for name, n := range map[string]model.Notification{
+		"smtp": mail("server: mail.example.org"), "pair": hook("chat.example.org"),
+	} {
+		if _, err := l.SetCredentials(ctx, "ann", name, "director", "hunter2"); err != nil {
+			t.Fatal(err)
+		}
+		c, err := l.Vault.OpenNotification(ctx, "n", n)
+		if err != nil || c.Password.Reveal() != "hunter2" {
+			t.Errorf("%s: %+v, %v", name, c, err)
+		}
+		wantKind(t, l.DeleteCredentials(ctx, "ann", name), director.KindConflict, "Notification/")
+	}
+	for _, elsewhere := range []model.Notification{
+		mail("server: evil.example.org"), mail("server: mail.example.org, port: 25"),
+		mail("server: mail.example.org, ca: \"-----BEGIN CERTIFICATE-----\""), hook("evil.example.org"),
+	} {
+		c, err := l.Vault.OpenNotification(ctx, "n", elsewhere)
+		wantKind(t, err, director.KindConflict, "Notification/n", "directorctl provider credentials set")
+		if c.Password != "" {
+			t.Errorf("%+v got the password", elsewhere)
+		}
+	}
+}

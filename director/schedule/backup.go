@@ -1,6 +1,7 @@
 package schedule
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
 )
 
 // Database can be copied while it is in use.
@@ -31,36 +34,110 @@ const (
 	backupTime   = "20060102T150405Z"
 )
 
-// BackupJob copies the database into dir, under a name with the time, and keeps the newest copies. A copy gets its name
-// only when it is complete and on the disk. The sealing key is not in it, so a stolen backup reveals what is planned
-// and where, but no secret.
-//
-// With a target, all that the director is made of goes there instead, encrypted for the target's recipients.
-func BackupJob(db Database, bundles Bundles, dir string, now func() time.Time) Job {
+// The copies of the database that stay where nothing else is said, and at most.
+const (
+	usualKeep = 7
+	mostKeep  = 1000
+)
+
+// Backups makes backups of the director itself, for schedules and for plans. Those in one place come one after another.
+// It is safe for concurrent use.
+type Backups struct {
+	db      Database
+	bundles Bundles
+	dir     string
+	now     func() time.Time
+
+	mu    sync.Mutex
+	turns map[string]chan struct{} // by target
+}
+
+// NewBackups returns what copies the database into dir, and all that the director is made of into targets.
+func NewBackups(db Database, bundles Bundles, dir string, now func() time.Time) *Backups {
+	return &Backups{db: db, bundles: bundles, dir: dir, now: now, turns: map[string]chan struct{}{}}
+}
+
+// Save makes one backup, and says which. With a target, all that the director is made of goes there, encrypted for the
+// target's recipients, and the target's retention applies. Without one, the database is copied under a name with the
+// time, and the newest copies stay, as many as keep. A copy gets its name only when it is complete and on the disk. The
+// sealing key is not in it, so a stolen copy reveals what is planned and where, but no secret.
+func (b *Backups) Save(ctx context.Context, target string, keep int) (said string, err error) {
+	done, err := b.turn(ctx, target)
+	if err != nil {
+		return "", err
+	}
+	defer done()
+	if target != "" {
+		name, size, gone, err := b.bundles.SaveBundle(ctx, target)
+		if err != nil {
+			return "", err
+		}
+		return fmt.Sprintf(
+			"%s in BackupTarget/%s (%s); %d older ones removed", name, target, megabytes(size), gone,
+		), nil
+	}
+	name, size, err := backup(ctx, b.db, b.dir, b.now())
+	if err != nil {
+		return "", err
+	}
+	gone, err := rotate(b.dir, keep)
+	return fmt.Sprintf("%s (%s); %d older ones removed", filepath.Join(b.dir, name), megabytes(size), gone), err
+}
+
+// turn waits until no other backup is made in the same place: two within a second would have one name.
+func (b *Backups) turn(ctx context.Context, target string) (done func(), err error) {
+	b.mu.Lock()
+	turn, known := b.turns[target]
+	if !known {
+		turn = make(chan struct{}, 1)
+		b.turns[target] = turn
+	}
+	b.mu.Unlock()
+	select {
+	case turn <- struct{}{}:
+		return func() { <-turn }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// BackupJob makes backups of the director.
+func BackupJob(backups *Backups) Job {
 	about := "Copies the database, while it is in use, into backups/ below the state directory. The sealing key is " +
 		"not part of it. With a target, everything that a director is restored from goes there, encrypted."
-	return Job{Name: "backup", About: about, Repeatable: true, Prepare: func(p *Params) Work {
-		keep, target := p.Number("keep", 7, 1, 1000), p.Optional("target")
+	return Job{Name: backupJob, About: about, Repeatable: true, Prepare: func(p *Params) Work {
+		target, keep := backupParams(p)
 		return func(ctx context.Context, _ director.ScheduleRun) (Result, error) {
-			if target != "" {
-				name, size, gone, err := bundles.SaveBundle(ctx, target)
-				if err != nil {
-					return Result{}, err
-				}
-				return Result{Message: fmt.Sprintf(
-					"%s in BackupTarget/%s (%s); %d older ones removed", name, target, megabytes(size), gone,
-				)}, nil
-			}
-			name, size, err := backup(ctx, db, dir, now())
-			if err != nil {
-				return Result{}, err
-			}
-			gone, err := rotate(dir, keep)
-			return Result{
-				Message: fmt.Sprintf("%s (%s); %d older ones removed", filepath.Join(dir, name), megabytes(size), gone),
-			}, err
+			said, err := backups.Save(ctx, target, keep)
+			return Result{Message: said}, err
 		}
 	}}
+}
+
+const backupJob = "backup"
+
+func backupParams(p *Params) (target string, keep int) {
+	return p.Optional("target"), p.Number("keep", usualKeep, 1, mostKeep)
+}
+
+// BackupPlaces returns where the schedules among the documents make backups of the director: the targets of those that
+// are not suspended, sorted, and how many copies without a target stay. All copies lie in one directory, so the
+// schedule that keeps the most counts, also if it is suspended.
+func BackupPlaces(docs []model.Stored) (targets []string, keep int) {
+	for _, d := range docs {
+		if d.Kind != model.KindSchedule || d.Schedule.Job.Name != backupJob {
+			continue
+		}
+		target, kept := backupParams(NewParams(d.Schedule.Job.Params))
+		switch {
+		case target == "":
+			keep = max(keep, kept)
+		case !d.Schedule.Suspend && !slices.Contains(targets, target):
+			targets = append(targets, target)
+		}
+	}
+	slices.Sort(targets)
+	return targets, cmp.Or(keep, usualKeep)
 }
 
 func backup(ctx context.Context, db Database, dir string, at time.Time) (name string, size int64, err error) {

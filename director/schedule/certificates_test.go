@@ -16,6 +16,8 @@ import (
 // rotations is clusters whose certificates end at certain times. What is run takes an hour.
 type rotations struct {
 	ends    map[string]time.Time
+	ca      map[string]map[plan.Operation]time.Time
+	parks   bool
 	waiting map[string]plan.Operation
 	fails   map[string]bool
 	now     time.Time
@@ -24,6 +26,15 @@ type rotations struct {
 
 func (r *rotations) CertificateEnds(context.Context) (map[string]time.Time, error) {
 	return r.ends, nil
+}
+
+func (r *rotations) AuthorityEnds(context.Context) (map[string]map[plan.Operation]time.Time, error) {
+	return r.ca, nil
+}
+
+func (r *rotations) MakePlanOf(_ context.Context, _, cluster string, op plan.Operation) (string, error) {
+	r.did = append(r.did, "make "+string(op)+" "+cluster)
+	return "a-" + cluster, nil
 }
 
 func (r *rotations) WaitingPlan(_ context.Context, cluster string) (string, plan.Operation, error) {
@@ -46,6 +57,9 @@ func (r *rotations) RunPlan(_ context.Context, _, id string) (plan.Status, error
 	r.now = r.now.Add(time.Hour)
 	if r.fails[id] {
 		return plan.StatusFailed, nil
+	}
+	if r.parks && strings.HasPrefix(id, "a-") {
+		return plan.StatusParked, nil
 	}
 	return plan.StatusDone, nil
 }
@@ -112,5 +126,76 @@ func TestCertificatesJob(t *testing.T) {
 	CertificatesJob(&rotations{}, time.Now).Prepare(p)
 	if n := len(p.problems()); n != 2 {
 		t.Errorf("%d problems, want 2", n)
+	}
+}
+
+// An authority that ends is named with the command that changes it. Its change is planned where the schedule says so,
+// instead of what renews certificates, and started only where plans are.
+func TestCertificatesJobOfAuthorities(t *testing.T) {
+	t.Parallel()
+	at := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
+	soon, late := at.AddDate(0, 0, 10), at.AddDate(0, 0, 400)
+	ends := map[string]time.Time{"a": soon, "b": late}
+	ca := map[string]map[plan.Operation]time.Time{
+		"a": {plan.ClusterCA: at.AddDate(0, 0, 60), plan.ClusterEtcdCA: at.AddDate(0, 0, 50), plan.ClusterFrontProxyCA: late},
+		"b": {plan.ClusterCA: at.AddDate(0, 0, -1), plan.ClusterEtcdCA: late},
+	}
+	said := "a: its etcd authority ends on 2030-02-21T03:04:05Z; change it: directorctl rotate etcd-ca a\n" +
+		"a: its cluster authority ends on 2030-03-03T03:04:05Z; change it: directorctl rotate cluster-ca a\n"
+	ended := "b: its cluster authority has ended, on 2030-01-01T03:04:05Z; change it: directorctl certs rotate b --cold"
+	for name, c := range map[string]struct {
+		params  map[string]any
+		waiting map[string]plan.Operation
+		parks   bool
+		did     []string
+		says    string
+	}{
+		"only said": {
+			did:  []string{"make a"},
+			says: said + "a: plan p-a was made and waits: directorctl start p-a\n" + ended,
+		},
+		"not within": {
+			params: map[string]any{"authoritiesWithin": "20d"}, did: []string{"make a"},
+			says: "a: plan p-a was made and waits: directorctl start p-a\n" + ended,
+		},
+		"planned": {
+			params: map[string]any{"authorities": true}, did: []string{"make cluster.etcd_ca a"},
+			says: said + "a: plan a-a was made and waits: directorctl start a-a\n" + ended,
+		},
+		"instead of another plan": {
+			params: map[string]any{"authorities": true}, waiting: map[string]plan.Operation{"a": plan.ClusterRotateCerts},
+			did:  []string{"make cluster.etcd_ca a"},
+			says: said + "a: plan a-a was made and waits: directorctl start a-a\n" + ended,
+		},
+		"it waits already": {
+			params: map[string]any{"authorities": true}, waiting: map[string]plan.Operation{"a": plan.ClusterEtcdCA},
+			says: said + "a: plan w-a waits for its start\n" + ended,
+		},
+		"another plan waits": {
+			params: map[string]any{"authorities": true}, waiting: map[string]plan.Operation{"a": plan.ClusterUpgrade},
+			says: said + "a: left alone, because plan w-a waits for its start\n" + ended,
+		},
+		"started": {
+			params: map[string]any{"authorities": true, "start": true}, parks: true,
+			did:  []string{"make cluster.etcd_ca a", "run a-a"},
+			says: said + "a: plan a-a changes its authority and waits for a person: directorctl get plan a-a\n" + ended,
+		},
+	} {
+		r := &rotations{ends: ends, ca: ca, waiting: c.waiting, parks: c.parks, now: at}
+		p := NewParams(c.params)
+		work := CertificatesJob(r, func() time.Time { return r.now }).Prepare(p)
+		if problems := p.problems(); len(problems) > 0 {
+			t.Fatalf("%s: %v", name, problems)
+		}
+		got, err := work(t.Context(), director.ScheduleRun{Schedule: "certificates"})
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(c.did, r.did); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+		if diff := cmp.Diff(c.says, got.Message); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
 	}
 }

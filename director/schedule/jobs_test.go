@@ -53,7 +53,7 @@ func TestBackupAndRestore(t *testing.T) {
 			_, _ = b.db.AddSecret(ctx, fmt.Sprintf("w%d", i), "x", []byte("y"))
 		}
 	}()
-	res, err := work(t, schedule.BackupJob(b.db, nil, dir, b.now), nil)
+	res, err := work(t, schedule.BackupJob(schedule.NewBackups(b.db, nil, dir, b.now)), nil)
 	cancel()
 	<-writing
 	if err != nil {
@@ -117,7 +117,7 @@ func TestBackupsRotate(t *testing.T) {
 	}
 	for n := 1; n <= 4; n++ {
 		b.set(fmt.Sprintf("2026-01-%02dT03:00:00Z", n))
-		if _, err := work(t, schedule.BackupJob(b.db, nil, dir, b.now), map[string]any{"keep": 2}); err != nil {
+		if _, err := work(t, schedule.BackupJob(schedule.NewBackups(b.db, nil, dir, b.now)), map[string]any{"keep": 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -126,12 +126,77 @@ func TestBackupsRotate(t *testing.T) {
 		t.Error(diff)
 	}
 	// What cannot be finished leaves nothing under a backup's name.
-	_, err := work(t, schedule.BackupJob(broken{}, nil, dir, b.now), nil)
+	_, err := work(t, schedule.BackupJob(schedule.NewBackups(broken{}, nil, dir, b.now)), nil)
 	if director.KindOf(err) != director.KindExhausted {
 		t.Errorf("err = %v", err)
 	}
 	if diff := cmp.Diff(want, list(t, dir)); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// Plans make backups where schedules do, and leave as many copies as any schedule does.
+func TestBackupPlaces(t *testing.T) {
+	t.Parallel()
+	of := func(job string, suspended bool, params map[string]any) model.Stored {
+		return model.Stored{Document: model.Document{Kind: model.KindSchedule, Schedule: &model.Schedule{
+			Job: model.ScheduledJob{Name: job, Params: params}, Suspend: suspended,
+		}}}
+	}
+	type places struct {
+		Targets []string
+		Keep    int
+	}
+	for name, tt := range map[string]struct {
+		docs []model.Stored
+		want places
+	}{
+		"none":   {nil, places{nil, 7}},
+		"copies": {[]model.Stored{of("backup", true, map[string]any{"keep": 30.0}), of("backup", false, nil)}, places{nil, 30}},
+		"fewer":  {[]model.Stored{of("backup", false, map[string]any{"keep": 2})}, places{nil, 2}},
+		"targets": {[]model.Stored{
+			of("backup", false, map[string]any{"target": "offsite"}), of("etcd-backup", false, map[string]any{"target": "x"}),
+			of("backup", false, map[string]any{"target": "near"}), of("backup", false, map[string]any{"target": "offsite"}),
+			of("backup", true, map[string]any{"target": "former"}),
+		}, places{[]string{"near", "offsite"}, 7}},
+	} {
+		var got places
+		got.Targets, got.Keep = schedule.BackupPlaces(tt.docs)
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s: %s", name, diff)
+		}
+	}
+}
+
+// slowly is a database that tells when its copy begins, and ends it when it is let.
+type slowly struct{ begun, let chan struct{} }
+
+func (s slowly) Backup(_ context.Context, path string) error {
+	s.begun <- struct{}{}
+	<-s.let
+	return os.WriteFile(path, nil, 0o600)
+}
+
+// Two copies at once would take each other's unfinished file away.
+func TestBackupsInOnePlaceTakeTurns(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "2026-01-01T03:00:00Z")
+	db := slowly{make(chan struct{}), make(chan struct{})}
+	backups := schedule.NewBackups(db, nil, t.TempDir(), b.now)
+	first := make(chan error, 1)
+	go func() {
+		_, err := backups.Save(t.Context(), "", 7)
+		first <- err
+	}()
+	<-db.begun
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := backups.Save(ctx, "", 7); !errors.Is(err, context.Canceled) {
+		t.Errorf("a second one does not wait: %v", err)
+	}
+	close(db.let)
+	if err := <-first; err != nil {
+		t.Error(err)
 	}
 }
 

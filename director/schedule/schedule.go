@@ -42,6 +42,8 @@ type Config struct {
 	// of this machine, for spans of time alone; time.Now if nil. Slots and leases follow the database's clock
 	Now func() time.Time
 	Log *slog.Logger
+	// Held tells that nothing is to be run now; nil for never. Wake follows when that ends.
+	Held func() bool
 }
 
 // Scheduler runs schedules. Methods are safe for concurrent use.

@@ -122,7 +122,7 @@ func TestDueSlots(t *testing.T) {
 
 func TestWrongSchedules(t *testing.T) {
 	t.Parallel()
-	s := schedule.New(schedule.Config{Jobs: []schedule.Job{schedule.BackupJob(nil, nil, "", nil), schedule.DriftJob(nil)}})
+	s := schedule.New(schedule.Config{Jobs: []schedule.Job{schedule.BackupJob(nil), schedule.DriftJob(nil)}})
 	good := model.Schedule{
 		Cron: "@daily", TimeZone: "UTC", Job: model.ScheduledJob{Name: "backup", Params: map[string]any{"keep": 3}},
 	}
@@ -159,7 +159,7 @@ func TestWrongSchedules(t *testing.T) {
 		},
 		"unknown": {
 			func(d *model.Schedule) { d.Job.Params = map[string]any{"kept": 1} },
-			"spec.job.params.kept: is not a parameter of the job (known: keep, target)",
+			"spec.job.params.kept: is not a parameter of the job (known: target, keep)",
 		},
 		"no parameters": {
 			func(d *model.Schedule) { d.Job = model.ScheduledJob{Name: "drift", Params: map[string]any{"a": 1}} },

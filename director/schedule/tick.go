@@ -13,6 +13,9 @@ import (
 // Tick does what is due by the database's clock and returns when something will be due next, or zero for never. Jobs go
 // on behind it. One schedule that cannot be run does not stop the others.
 func (s *Scheduler) Tick(ctx context.Context) (next time.Time, err error) {
+	if s.cfg.Held != nil && s.cfg.Held() {
+		return time.Time{}, nil
+	}
 	now, err := s.cfg.Store.Clock(ctx)
 	if err != nil {
 		return time.Time{}, err

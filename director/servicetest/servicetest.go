@@ -74,7 +74,7 @@ func (Nowhere) NextHostKey(_ context.Context, _ director.Machine, hostKey string
 func (Nowhere) TakeHostKey(context.Context, director.Machine, string) error { return nil }
 
 // Open returns a lab with so many clusters of so many workers, whose machines are not made yet.
-func Open(t *testing.T, clusters, workers int) *Lab {
+func Open(t testing.TB, clusters, workers int) *Lab {
 	t.Helper()
 	dir := t.TempDir()
 	db, err := store.Open(t.Context(), filepath.Join(dir, "director.db"), slog.New(slog.DiscardHandler))
@@ -131,7 +131,7 @@ spec: {bundle: /nowhere, kubernetes: v1.37.1}
 `
 
 // fill gives the hypervisor an image and a network, and returns the path of the image's file with its checksum.
-func (l *Lab) fill(t *testing.T) (path, sum string) {
+func (l *Lab) fill(t testing.TB) (path, sum string) {
 	t.Helper()
 	b := sim.Open(l.World)
 	text := []byte("a node image\n")
@@ -155,7 +155,7 @@ func (l *Lab) fill(t *testing.T) (path, sum string) {
 }
 
 // populate writes down the machines of every cluster as the planner would.
-func (l *Lab) populate(t *testing.T, workers int) {
+func (l *Lab) populate(t testing.TB, workers int) {
 	t.Helper()
 	stored, err := l.Store.Documents(t.Context(), model.KindCluster)
 	if err != nil {
@@ -184,7 +184,7 @@ func (l *Lab) populate(t *testing.T, workers int) {
 }
 
 // Put stores the documents in text without a look at what exists.
-func (l *Lab) Put(t *testing.T, text string) {
+func (l *Lab) Put(t testing.TB, text string) {
 	t.Helper()
 	Put(t, l.Store, text)
 }

@@ -262,6 +262,11 @@ func (Cluster) KubeletClientEnd(_ context.Context, node string) (time.Time, erro
 	)
 }
 
+// OldTrust says that no pod has old authorities.
+func (Cluster) OldTrust(ctx context.Context, _, _ time.Time) ([]string, error) {
+	return nil, ctx.Err()
+}
+
 // Workloads says that all that should run does: there is nothing.
 func (Cluster) Workloads(ctx context.Context, _ string) ([]kube.Workload, error) {
 	return nil, ctx.Err()

@@ -209,7 +209,10 @@ func (s *Snapshot) readDocuments(ctx context.Context) error {
 			return err
 		}
 	}
-	return nil
+	if name := c.Discovery.Consul; name != "" {
+		s.Consul, err = s.document(ctx, model.Ref{Kind: model.KindConsul, Name: name})
+	}
+	return err
 }
 
 // readMachines reads the rows of the cluster and its provider, and the provider's kept disks.

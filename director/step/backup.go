@@ -13,6 +13,14 @@ type BackupParams struct {
 	Last bool `json:"last,omitempty"`
 }
 
+// DirectorBackupParams are the parameters of director.backup.
+type DirectorBackupParams struct {
+	// Target is where all that the director is made of goes. Empty: the database is copied on the director's own
+	// machine, and the newest copies stay, as many as Keep.
+	Target string `json:"target,omitempty"`
+	Keep   int    `json:"keep,omitempty"`
+}
+
 // RestoreParams are the parameters of restore.stage.
 type RestoreParams struct {
 	UID      string           `json:"uid"`

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
@@ -29,6 +30,89 @@ type Facts struct {
 	Former map[string]ReleaseFacts `json:"former,omitempty"`
 	// Networks are the further networks of nodes, by name.
 	Networks map[string]model.Network `json:"networks,omitempty"`
+	// Forward is the domain of Consul that the cluster's name servers forward; nil for none.
+	Forward *Forward `json:"forward,omitempty"`
+	// Agents are those of Consul on the nodes; nil for none.
+	Agents *Agents `json:"agents,omitempty"`
+}
+
+// Agents is what agents of Consul on nodes are told, as the playbooks read it. It holds no secret.
+type Agents struct {
+	Owner       string   `json:"owner"` // id of the director
+	Datacenter  string   `json:"datacenter"`
+	Domain      string   `json:"domain"`
+	Join        []string `json:"join"` // each with its port
+	CA          string   `json:"ca"`
+	AutoEncrypt bool     `json:"auto_encrypt,omitempty"`
+	Networks    []string `json:"networks,omitempty"` // that gossip comes from; nil for everywhere
+	URL         string   `json:"url,omitempty"`      // of the program
+	SHA256      string   `json:"sha256,omitempty"`
+	ProgramCA   string   `json:"program_ca,omitempty"` // of the server of URL
+}
+
+// Service is what the agent of Consul on a node registers, as the playbooks read it.
+type Service struct {
+	ID    string       `json:"id"` // in all of Consul
+	Name  string       `json:"name"`
+	Port  int          `json:"port"`
+	Tags  []string     `json:"tags"`
+	Check ServiceCheck `json:"check"`
+}
+
+// ServiceCheck is how the agent finds out whether a service is well, at the node's address.
+type ServiceCheck struct {
+	Scheme   string `json:"scheme"` // http, https or tcp
+	Port     int    `json:"port"`
+	Path     string `json:"path"`     // empty with tcp
+	Interval int    `json:"interval"` // seconds
+}
+
+// apiCheck is how often the agent of a master asks its API server, in seconds. One that no longer answers is out of
+// DNS after that.
+const apiCheck = 5
+
+// Services returns what the agent of Consul on the machine registers: the API server of a master, and what the document
+// says of its pool; nil without an agent.
+func (f Facts) Services(m plan.MachineSpec) []Service {
+	if f.Agents == nil {
+		return nil
+	}
+	var out []Service
+	var own []model.VMService
+	switch m.Role {
+	case director.RoleMaster:
+		own = f.Document.Masters.Services
+		out = append(out, Service{
+			ID: director.ConsulAPIEntry(m.Name), Name: director.ConsulAPI(f.Cluster), Port: model.APIPort,
+			Tags:  []string{director.ConsulTagMaster},
+			Check: ServiceCheck{Scheme: "https", Port: model.APIPort, Path: "/readyz", Interval: apiCheck},
+		})
+	case director.RoleWorker:
+		for _, p := range f.Document.Workers {
+			if p.Name == m.Pool {
+				own = p.Services
+			}
+		}
+	}
+	for _, s := range own {
+		c := ServiceCheck{Scheme: "tcp", Port: s.ServedAt(), Interval: int(time.Duration(s.Check.Interval).Seconds())}
+		switch {
+		case s.Check.HTTP != "":
+			c.Scheme, c.Path = "http", s.Check.HTTP
+		case s.Check.HTTPS != "":
+			c.Scheme, c.Path = "https", s.Check.HTTPS
+		}
+		out = append(out, Service{
+			ID: s.Name + "-" + m.Name, Name: s.Name, Port: s.Port, Tags: append([]string{}, s.Tags...), Check: c,
+		})
+	}
+	return out
+}
+
+// Forward is a domain that other name servers answer for.
+type Forward struct {
+	Domain  string   `json:"domain"`
+	Servers []string `json:"servers"` // each with its port
 }
 
 // ReleaseFacts is the part of the facts that a release gives.

@@ -43,9 +43,13 @@ const (
 
 	ConsulRegister   = "consul.register"
 	ConsulDeregister = "consul.deregister"
+	ConsulToken      = "consul.token"
+	ConsulAgents     = "consul.agents"
 	SigningKey       = "signing.key"
 	AuthorityChange  = "authority.change"
+	AuthorityAgree   = "authority.agree"
 	SSHAuthority     = "ssh.authority"
+	DirectorBackup   = "director.backup"
 
 	SnapshotTake   = "snapshot.take"
 	SnapshotRevert = "snapshot.revert"
@@ -56,6 +60,10 @@ const (
 // and host.
 const BudgetClones = "clones"
 
+// BudgetDirectorBackup is the first part of the budgets of backups of the director: followed by the target, if any. One
+// is made at once, over all directors of a database.
+const BudgetDirectorBackup = "director-backup"
+
 // kinds has every kind, with what a step of it must find until its plan's end. It is nil for a kind that needs no more
 // than the plan's documents and facts name.
 var kinds = map[string]func(Needs, json.RawMessage) error{
@@ -63,7 +71,7 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	NetworkEnsure:    needs(Needs.ofNetwork),
 	NetworkDelete:    needs(Needs.ofNetwork),
 	ImageEnsure:      needs(Needs.ofImage),
-	ClusterPKI:       nil,
+	ClusterPKI:       needs(Needs.ofPKI),
 	ClusterReady:     nil,
 	ClusterForget:    nil,
 	VMEnsure:         needs(Needs.ofNewVM),
@@ -88,9 +96,13 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	HookAsk:          needs(Needs.ofHook),
 	ConsulRegister:   nil,
 	ConsulDeregister: nil,
+	ConsulToken:      nil,
+	ConsulAgents:     nil,
 	SigningKey:       nil,
-	AuthorityChange:  nil,
+	AuthorityChange:  needs(Needs.ofAuthority),
+	AuthorityAgree:   nil,
 	SSHAuthority:     nil,
+	DirectorBackup:   needs(Needs.ofDirectorBackup),
 	SnapshotTake:     needs(Needs.ofSnapshot),
 	SnapshotRevert:   needs(Needs.ofSnapshot),
 	SnapshotDelete:   needs(Needs.ofSnapshot),
@@ -178,6 +190,12 @@ type PlayParams struct {
 	Moved []string `json:"moved,omitempty"`
 }
 
+// Variables of plays that drain: whether pods go that nothing creates again, and those whose local data goes with them.
+const (
+	DrainUnmanaged = "drain_force"
+	DrainLocalData = "drain_delete_emptydir_data"
+)
+
 // NodeParams are the parameters of node.ready and node.left.
 type NodeParams struct {
 	UID      string                `json:"uid"`
@@ -257,6 +275,8 @@ type AuthorityParams struct {
 	Authority string        `json:"authority"` // cluster, etcd or front-proxy
 	Do        AuthorityVerb `json:"do"`
 	Name      string        `json:"name,omitempty"` // of the one that is made or used; of a drop none
+	// Issuer is the name of the CertificateAuthority that issues the one that is made; none if it signs itself.
+	Issuer string `json:"issuer,omitempty"`
 }
 
 // AuthorityVerb is what is done with the certificate authorities of a cluster.
@@ -268,6 +288,17 @@ const (
 	AuthorityUse  AuthorityVerb = "use"
 	AuthorityDrop AuthorityVerb = "drop"
 )
+
+// AgreeParams are the parameters of authority.agree.
+type AgreeParams struct {
+	UID       string        `json:"uid"`
+	Cluster   string        `json:"cluster"`
+	Endpoint  string        `json:"endpoint"`
+	Authority string        `json:"authority"`
+	Name      string        `json:"name"`  // of the new one
+	Do        AuthorityVerb `json:"do"`    // what a person agrees to: use or drop
+	Since     string        `json:"since"` // id of the step since which pods that start trust the new one
+}
 
 // PullParams are the parameters of pull.renew and pull.settle.
 type PullParams struct {

@@ -3,6 +3,7 @@ package step
 import (
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
@@ -77,6 +78,29 @@ func (n Needs) machine(m plan.MachineSpec) {
 	}
 }
 
+// Issuers returns the names of the CertificateAuthorities that the plan has issue something.
+func Issuers(c plan.Content) (names []string) {
+	for _, s := range c.Steps {
+		var name string
+		switch s.Kind {
+		case ClusterPKI:
+			var p ClusterParams
+			if json.Unmarshal(s.Params, &p) == nil {
+				name = p.Document.Certificates.Authority
+			}
+		case AuthorityChange:
+			var p AuthorityParams
+			if json.Unmarshal(s.Params, &p) == nil {
+				name = p.Issuer
+			}
+		}
+		if name != "" && !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
 // needs decodes the parameters of a step for the method that adds what the step needs.
 func needs[P any](add func(Needs, P)) func(Needs, json.RawMessage) error {
 	return func(n Needs, params json.RawMessage) error {
@@ -99,6 +123,14 @@ func (n Needs) ofImage(p ImageParams) {
 }
 
 func (n Needs) ofVM(p VMParams) { n.machine(p.Machine) }
+
+func (n Needs) ofPKI(p ClusterParams) {
+	n.document(model.KindCertificateAuthority, p.Document.Certificates.Authority)
+}
+
+func (n Needs) ofAuthority(p AuthorityParams) { n.document(model.KindCertificateAuthority, p.Issuer) }
+
+func (n Needs) ofDirectorBackup(p DirectorBackupParams) { n.document(model.KindBackupTarget, p.Target) }
 
 func (n Needs) ofSnapshot(p SnapshotParams) { n.machine(p.Machine) }
 

@@ -2,6 +2,8 @@ package steps
 
 import (
 	"context"
+	"net/netip"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/pki"
@@ -34,6 +36,89 @@ func (e Env) Authorities(ctx context.Context, uid string) (trusted, former map[s
 	return trusted, former, nil
 }
 
+// EndedAuthorities returns the purposes of which an authority that is trusted has ended.
+func (e Env) EndedAuthorities(ctx context.Context, uid string, now time.Time) (map[string]bool, error) {
+	p, err := e.ClusterPKI(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	changed, err := e.changedAuthorities(ctx, uid)
+	if err != nil {
+		return nil, err
+	}
+	ended := map[string]bool{}
+	for _, which := range pki.AuthorityNames() {
+		a, ok := changed[which]
+		if !ok {
+			a = p.Authority(which)
+		}
+		for _, one := range a.Keys {
+			end, err := pki.Expiry(one.Pair.Cert)
+			if err != nil {
+				return nil, err
+			}
+			if now.After(end) {
+				ended[string(which)] = true
+			}
+		}
+	}
+	return ended, nil
+}
+
+// Outer issues the authorities of clusters from outer ones.
+type Outer interface {
+	// Issue returns an authority that the CertificateAuthority of the name has issued for what is needed.
+	Issue(ctx context.Context, name, subject string, n pki.Need) (pki.Pair, error)
+}
+
+// issue has an authority issued for the plan's cluster. One that a former run has had issued, and did not keep, is of
+// no use to anyone: its key is gone.
+func (e Env) issue(ctx context.Context, r plan.Run, issuer, subject string) (pki.Pair, error) {
+	if e.Outer == nil {
+		return pki.Pair{}, director.Errorf(
+			director.KindConflict, "authority.issue", "this director asks no outer authorities",
+		)
+	}
+	facts, err := e.facts.of(r.Plan)
+	if err != nil {
+		return pki.Pair{}, plan.Abort(err)
+	}
+	pair, err := e.Outer.Issue(ctx, issuer, subject, needOf(facts))
+	switch director.KindOf(err) {
+	case director.KindInvalid, director.KindConflict, director.KindNotFound:
+		return pki.Pair{}, plan.Park(err, "correct what is wrong (directorctl ca test "+issuer+"), and retry the step")
+	case director.KindUnavailable:
+		return pki.Pair{}, plan.ParkLast(err, "see that the server answers (directorctl ca test "+issuer+
+			"), and retry the step")
+	}
+	return pair, err
+}
+
+// needOf is what servers of the cluster have in their certificates.
+func needOf(f step.Facts) pki.Need {
+	c := f.Document
+	n := pki.UsualNeed(0)
+	n.Names = append(n.Names, "kubernetes.default.svc."+c.Services.Domain)
+	n.IPs = append(n.IPs, c.Services.CIDR.Masked().Addr().Next())
+	for _, name := range c.API.Names {
+		if a, err := netip.ParseAddr(name); err == nil {
+			n.IPs = append(n.IPs, a)
+		} else {
+			n.Names = append(n.Names, name)
+		}
+	}
+	if c.API.VIP.IsValid() {
+		n.IPs = append(n.IPs, c.API.VIP)
+	}
+	for _, m := range f.Nodes {
+		n.Names = append(n.Names, m.Name)
+		if a, err := netip.ParseAddr(m.Address); err == nil {
+			n.IPs = append(n.IPs, a)
+		}
+	}
+	return n
+}
+
 // changedAuthorities returns the authorities of the cluster that were changed, none at first.
 func (e Env) changedAuthorities(ctx context.Context, uid string) (pki.Authorities, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretAuthorities)
@@ -44,7 +129,7 @@ func (e Env) changedAuthorities(ctx context.Context, uid string) (pki.Authoritie
 }
 
 // authority changes an authority that the director gives to the nodes. They get it by plays afterwards.
-func (e Env) authority(ctx context.Context, _ plan.Run, p step.AuthorityParams) error {
+func (e Env) authority(ctx context.Context, r plan.Run, p step.AuthorityParams) error {
 	present, err := e.ClusterPKI(ctx, p.UID)
 	if err != nil {
 		return err
@@ -60,7 +145,14 @@ func (e Env) authority(ctx context.Context, _ plan.Run, p step.AuthorityParams) 
 	}
 	switch p.Do {
 	case step.AuthorityAdd:
-		if err := a.Add(p.Cluster+" "+p.Authority, p.Name); err != nil {
+		err := a.Add(p.Name, func() (pki.Pair, error) {
+			subject := p.Cluster + " " + p.Authority + " " + p.Name
+			if p.Issuer == "" {
+				return pki.NewCA(subject)
+			}
+			return e.issue(ctx, r, p.Issuer, subject)
+		})
+		if err != nil {
 			return err
 		}
 	case step.AuthorityUse:

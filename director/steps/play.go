@@ -203,6 +203,16 @@ func (e Env) inventory(
 	if c.API.VIP.IsValid() {
 		in.APIVIP = c.API.VIP.String()
 	}
+	if f.Forward != nil {
+		in.ConsulDomain, in.ConsulServers = f.Forward.Domain, f.Forward.Servers
+	}
+	if f.Agents != nil {
+		text, err := json.Marshal(f.Agents)
+		if err != nil {
+			return nil, err
+		}
+		in.ConsulAgents = string(text)
+	}
 	for _, a := range f.Network.DNS {
 		in.DNS = append(in.DNS, a.String())
 	}
@@ -225,12 +235,23 @@ func (e Env) inventory(
 		if m.Role == director.RoleMaster {
 			own(&n, c, c.Masters.VMModel)
 		}
+		n.Services = inventoryServices(f.Services(m))
 		if n.Interfaces, err = interfacesOf(f, m); err != nil {
 			return nil, err
 		}
 		in.Nodes = append(in.Nodes, n)
 	}
 	return render(in)
+}
+
+func inventoryServices(list []step.Service) []inventory.Service {
+	var out []inventory.Service
+	for _, s := range list {
+		out = append(out, inventory.Service{
+			ID: s.ID, Name: s.Name, Port: s.Port, Tags: s.Tags, Check: inventory.ServiceCheck(s.Check),
+		})
+	}
+	return out
 }
 
 // directorAddresses returns the addresses from which the director reaches the nodes, sorted.
@@ -364,6 +385,14 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 		return nil, "", err
 	}
 	vars["ssh_authorities"] = ssh.public()
+	sync, _, err := e.ConsulToken(ctx, uid)
+	if err != nil {
+		return nil, "", err
+	}
+	vars["consul_token"] = sync.Secret.Reveal()
+	if err := e.agentVars(ctx, uid, vars); err != nil {
+		return nil, "", err
+	}
 	digest, err := e.issuerVars(ctx, uid, vars)
 	if err != nil {
 		return nil, "", err

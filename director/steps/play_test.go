@@ -146,11 +146,12 @@ func TestPlayWatch(t *testing.T) {
 // A play that the director's full disk broke waits for space, and costs no attempt.
 func TestPlaysWaitForSpace(t *testing.T) {
 	t.Parallel()
-	full := &ansible.PlayError{Class: ansible.ClassBroken, Err: syscall.ENOSPC}
-	o := plan.OutcomeOf(
-		classify(playOutcome(&director.Error{Kind: director.KindInternal, Op: "ansible.play", Msg: "m", Err: full})),
-	)
-	if o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for space on the director's disk") {
-		t.Errorf("got %s %q, want a wait for space", o.Kind, o.Text)
+	for _, class := range []ansible.Class{ansible.ClassBroken, ansible.ClassInterrupted} {
+		full := &ansible.PlayError{Class: class, Err: syscall.ENOSPC}
+		err := &director.Error{Kind: director.KindInternal, Op: "ansible.play", Msg: "m", Err: full}
+		o := plan.OutcomeOf(classify(playOutcome(err)))
+		if o.Kind != plan.NotReady || !strings.Contains(o.Text, "waits for space on the director's disk") {
+			t.Errorf("%s: got %s %q, want a wait for space", class, o.Kind, o.Text)
+		}
 	}
 }

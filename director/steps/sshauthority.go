@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"strings"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
@@ -22,6 +23,7 @@ type sshAuthorities struct{ pki.Ring[namedSSHAuthority] }
 type namedSSHAuthority struct {
 	Name string `json:"name"`
 	storedKey
+	Made time.Time `json:"made,omitzero"` // zero for the first, and if that is not known
 }
 
 // KeyName implements pki.Named.
@@ -50,7 +52,7 @@ func (a SSHAccess) authorities(ctx context.Context, uid string) (sshAuthorities,
 	if plain == nil {
 		key, err := a.keys().ensure(ctx, uid, SecretSSHAuthority)
 		return sshAuthorities{pki.Ring[namedSSHAuthority]{
-			Keys: []namedSSHAuthority{{"key1", stored(key)}},
+			Keys: []namedSSHAuthority{{Name: "key1", storedKey: stored(key)}},
 		}}, err
 	}
 	var s sshAuthorities
@@ -87,7 +89,7 @@ func (e Env) changeSSHAuthority(ctx context.Context, _ plan.Run, p step.SigningP
 		if err != nil {
 			return err
 		}
-		s.Add(namedSSHAuthority{p.Key, stored(key)})
+		s.Add(namedSSHAuthority{p.Key, stored(key), time.Now().UTC().Truncate(time.Second)})
 	case step.SigningUse:
 		if !s.Use(p.Key) {
 			return plan.Abort(director.Errorf(

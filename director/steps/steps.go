@@ -117,6 +117,9 @@ type API interface {
 	// KubeletClientEnd returns when the client certificate of the node's kubelet ends.
 	KubeletClientEnd(ctx context.Context, node string) (time.Time, error)
 	Workloads(ctx context.Context, namespace string) ([]kube.Workload, error)
+	// OldTrust returns the pods that have the cluster's authorities in a volume, and have run since before t; those of
+	// kube-system, since before own.
+	OldTrust(ctx context.Context, t, own time.Time) ([]string, error)
 	// BindAdministrators makes the group, and no other one of kubeconfigs, administrators of the cluster.
 	BindAdministrators(ctx context.Context, group string) error
 	Close()
@@ -135,7 +138,10 @@ type Env struct {
 	Backends Backends
 	Images   Images // not kept if nil
 	Backups  Backups
-	Hooks    Hooks // that plans ask; nil for a director whose plans ask none
+	// DirectorBackups makes backups of the director itself; nil for a director that makes none.
+	DirectorBackups DirectorBackups
+	Journal         Journal
+	Hooks           Hooks // that plans ask; nil for a director whose plans ask none
 	// Registrar keeps clusters in Consuls; nil for a director that simulates.
 	Registrar Registrar
 	Transfer  Transfer                   // into and out of machines; over SSH if nil
@@ -145,6 +151,7 @@ type Env struct {
 	Confine         *confine.Rules   // where images and bundles may lie; anywhere if nil
 	Gate            *provenance.Gate // which images and bundles are used; all if nil
 	Player          Player
+	Outer           Outer                                // authorities; none if nil
 	Issuer          IssuerDocuments                      // of tokens for clusters; nil for a director that issues none
 	Access          Access                               // not kept if nil
 	Nodes           Nodes                                // over SSH if nil
@@ -229,9 +236,13 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.HookAsk:          handler(env.hookAsk),
 		step.ConsulRegister:   handler(env.consulRegister),
 		step.ConsulDeregister: handler(env.consulDeregister),
+		step.ConsulToken:      handler(env.consulToken),
+		step.ConsulAgents:     handler(env.consulAgents),
 		step.SigningKey:       handler(env.signingKey),
 		step.AuthorityChange:  handler(env.authority),
+		step.AuthorityAgree:   handler(env.authorityAgree),
 		step.SSHAuthority:     handler(env.changeSSHAuthority),
+		step.DirectorBackup:   handler(env.directorBackup),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),
@@ -460,13 +471,33 @@ func Programs(b *bundle.Bundle) []bundle.File {
 	), func(f bundle.File) bool { return !slices.Contains(programs, f.Path) })
 }
 
-func (e Env) clusterPKI(ctx context.Context, _ plan.Run, p step.ClusterParams) error {
+// newPKI makes the authorities of a new cluster, or has those issued that its document has an issuer for.
+func (e Env) newPKI(ctx context.Context, r plan.Run, p step.ClusterParams) (pki.ClusterPKI, error) {
+	fresh, err := pki.NewCluster(p.Name)
+	if err != nil {
+		return pki.ClusterPKI{}, err
+	}
+	for _, which := range pki.AuthorityNames() {
+		issuer := p.Document.Certificates.Issuer(string(which))
+		if issuer == "" {
+			continue
+		}
+		pair, err := e.issue(ctx, r, issuer, p.Name+" "+string(which))
+		if err != nil {
+			return pki.ClusterPKI{}, err
+		}
+		fresh.Set(which, pair)
+	}
+	return fresh, nil
+}
+
+func (e Env) clusterPKI(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	sealed, err := e.Secrets.Secret(ctx, p.UID, SecretPKI)
 	if err != nil {
 		return err
 	}
 	if sealed == nil {
-		fresh, err := pki.NewCluster(p.Name)
+		fresh, err := e.newPKI(ctx, r, p)
 		if err != nil {
 			return err
 		}

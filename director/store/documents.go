@@ -219,6 +219,11 @@ func (t *documentTx) ForgetCluster(uid, name string) error {
 	return dbError("store.forget", "cluster "+name, err)
 }
 
+// ForgetSecrets removes all secrets of the owner. No error if there are none.
+func (t *documentTx) ForgetSecrets(owner string) error {
+	return dbError("store.secret", "secrets of "+owner, t.db.Exec("DELETE FROM secrets WHERE owner = ?", owner).Error)
+}
+
 // Secret returns the sealed blob, and nil if there is none.
 func (s *documentStore) Secret(ctx context.Context, owner, name string) ([]byte, error) {
 	var sealed []byte

@@ -241,6 +241,8 @@ func (s *planStore) DocumentPage(
 // ClusterItem is what lists show of a cluster: reading the whole of its document and plans takes too long for a fleet.
 type ClusterItem struct {
 	UID, Name, Release string
+	Version            string // of Kubernetes that is installed; empty for none, or if its release is gone
+	Created            time.Time
 	Project            string
 	Generation         int64
 	Labels             map[string]string
@@ -296,9 +298,13 @@ func (s *planStore) clusters(ctx context.Context) *gorm.DB {
 		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+
 			s.jsonText("d.body", "metadata", "labels")+", ''), "+
 			"d.project, c.uid IS NOT NULL, COALESCE(c.endpoint, ''), COALESCE(p.id, ''), COALESCE(p.operation, ''), "+
-			"COALESCE(p.phase, ''), "+
+			"COALESCE(p.phase, ''), d.created_at, COALESCE("+s.jsonText("r.body", "spec", "kubernetes")+", ''), "+
 			"(SELECT COUNT(*) FROM machines AS m WHERE m.cluster_uid = d.uid AND m.deleted_at = 0)").
 		Joins("LEFT JOIN clusters AS c ON c.uid = d.uid").
+		Joins(
+			"LEFT JOIN documents AS r ON r.kind = ? AND r.name = "+s.jsonText("c.installed_body", "spec", "release"),
+			model.KindRelease,
+		).
 		Joins(
 			"LEFT JOIN plans AS p ON p.id = (SELECT q.id FROM plans AS q WHERE q.cluster = d.name ORDER BY "+
 				"q.created_at DESC, q.id LIMIT 1)",
@@ -316,10 +322,12 @@ func readClusters(q *gorm.DB) ([]ClusterItem, error) {
 	for rows.Next() {
 		var c ClusterItem
 		var labels string
+		var created int64
 		err := rows.Scan(
 			&c.UID, &c.Name, &c.Generation, &c.Release, &labels, &c.Project, &c.Installed, &c.Endpoint, &c.Plan,
-			&c.Operation, &c.Status, &c.Nodes,
+			&c.Operation, &c.Status, &created, &c.Version, &c.Nodes,
 		)
+		c.Created = instant(created)
 		if err == nil && labels != "" {
 			err = json.Unmarshal([]byte(labels), &c.Labels)
 		}

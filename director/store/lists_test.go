@@ -135,23 +135,33 @@ func TestClusterPage(t *testing.T) {
 			if err := tx.IntendMachine(m, time.Unix(1, 0)); err != nil {
 				return err
 			}
+			release := model.Document{
+				Kind: model.KindRelease, Metadata: model.Metadata{Name: "r-c0"},
+				Release: &model.Release{Kubernetes: "v1.37.1"},
+			}
+			if err := tx.PutDocument(release, "admin", time.Unix(1, 0)); err != nil {
+				return err
+			}
 			return tx.PutInstalled(Installed{
-				UID: uids["c0"], Name: "c0", Generation: 1, Endpoint: "https://c0", At: time.Unix(2, 0),
+				UID: uids["c0"], Name: "c0", Generation: 1, Document: docs[0].Document, Endpoint: "https://c0",
+				At: time.Unix(2, 0),
 			})
 		})
 		if err != nil {
 			t.Fatal(err)
 		}
+		created := time.Unix(1, 0).UTC()
 		want := []ClusterItem{
 			{
 				Name: "c0", UID: uids["c0"], Release: "r-c0", Generation: 1, Installed: true, Endpoint: "https://c0",
-				Plan: "p6", Operation: plan.ClusterCreate, Status: plan.StatusPlanned,
+				Plan: "p6", Operation: plan.ClusterCreate, Status: plan.StatusPlanned, Version: "v1.37.1",
+				Created: created,
 			},
 			{
 				Name: "c1", UID: uids["c1"], Release: "r-c1", Generation: 1, Labels: map[string]string{"team": `a "b"`},
-				Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Status: plan.StatusPlanned,
+				Nodes: 1, Plan: "p4", Operation: plan.ClusterCreate, Status: plan.StatusPlanned, Created: created,
 			},
-			{Name: "other", UID: uids["other"], Release: "r-other", Generation: 1},
+			{Name: "other", UID: uids["other"], Release: "r-other", Generation: 1, Created: created},
 		}
 		first, next, err := s.ClusterPage(t.Context(), "", nil, director.Page{Sort: "name", Limit: 2})
 		if diff := cmp.Diff(want[:2], first); diff != "" || err != nil || next == nil {

@@ -311,10 +311,13 @@ type Tx struct {
 	userTx
 	campaignTx
 	hookTx
+	notificationTx
 }
 
 func newTx(t *txn) *Tx {
-	return &Tx{t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}, campaignTx{t}, hookTx{t}}
+	return &Tx{
+		t, planTx{t}, documentTx{t}, machineTx{t}, userTx{t}, campaignTx{t}, hookTx{t}, notificationTx{t},
+	}
 }
 
 // planTx writes plans, their events and leases.

@@ -42,6 +42,20 @@ func (r sightRow) toDomain() NodeSight {
 	}
 }
 
+// Unlooked is a cluster that no director has looked at lately.
+type Unlooked struct{ UID, Name string }
+
+// Unlooked lists the clusters that no director has begun to look at since the time, the longest unseen first. It reads
+// no document: that of a thousand clusters costs more than the list.
+func (s *machineStore) Unlooked(ctx context.Context, since time.Time) ([]Unlooked, error) {
+	var rows []Unlooked
+	err := s.read.WithContext(ctx).Table("documents AS d").Select("d.uid, d.name").
+		Joins("LEFT JOIN cluster_sights AS c ON c.cluster_uid = d.uid").
+		Where("d.kind = ? AND COALESCE(c.looked_at, 0) < ?", model.KindCluster, micros(since)).
+		Order("COALESCE(c.looked_at, 0), d.name").Find(&rows).Error
+	return rows, dbError("store.sights", "nodes", err)
+}
+
 // ClaimSight reports whether the caller is to look at the cluster now: no director has begun to since the time.
 func (s *machineStore) ClaimSight(ctx context.Context, clusterUID string, since, now time.Time) (bool, error) {
 	r := s.write.WithContext(ctx).Exec(

@@ -12,6 +12,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"slices"
 	"sort"
 	"strings"
 	"sync/atomic"
@@ -20,6 +21,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"gorm.io/gorm"
 	"gorm.io/gorm/logger"
+
+	"github.com/director-kaas/kaas/director"
 )
 
 //go:embed migrations
@@ -37,12 +40,14 @@ type Store struct {
 	*trailStore
 	*campaignStore
 	*hookStore
+	*notificationStore
 }
 
 func newStore(db *database) *Store {
 	return &Store{
 		db, &documentStore{db}, &planStore{database: db}, &machineStore{db}, &userStore{db}, &scheduleStore{db},
 		&trailStore{db}, &campaignStore{db}, &hookStore{db},
+		&notificationStore{db},
 	}
 }
 
@@ -234,6 +239,16 @@ func (s *database) migrateTo(ctx context.Context, name string) error {
 
 func version(name string) string {
 	return strings.TrimSuffix(name[strings.LastIndexByte(name, '/')+1:], ".sql")
+}
+
+// Latest returns the number of the newest version of the schema that this director knows, such as 0054.
+func Latest() (string, error) {
+	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
+	if err != nil || len(names) == 0 {
+		return "", director.Errorf(director.KindInternal, "store.latest", "the migrations are not there: %w", err)
+	}
+	number, _, _ := strings.Cut(version(slices.Max(names)), "_")
+	return number, nil
 }
 
 // newID returns a random id that can be part of names and file names.

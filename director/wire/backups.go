@@ -83,3 +83,17 @@ type BackupObjects struct {
 	MadeAt  time.Time        `json:"made_at"`
 	Objects []map[string]any `json:"objects"`
 }
+
+// BackupsReread is what a look into a target showed.
+type BackupsReread struct {
+	Found   int             `json:"found" doc:"Backups in the target that this director made, of clusters that it has."`
+	Added   []string        `json:"added" doc:"Ids of those that were not on the list."`
+	Missing []string        `json:"missing" doc:"Ids of those on the list that are gone from the target."`
+	Refused []BackupRefused `json:"refused" doc:"Files that are no manifests of such backups; 100 at most."`
+}
+
+// BackupRefused is a file in a target that is no manifest of a backup.
+type BackupRefused struct {
+	File string `json:"file"`
+	Why  string `json:"why"`
+}

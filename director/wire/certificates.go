@@ -39,3 +39,20 @@ type CertificateVerification struct {
 	Looked   int                  `json:"looked" doc:"How many certificates are known, those that did not show themselves included."`
 	Findings []CertificateFinding `json:"findings"`
 }
+
+// Key is a key that is no certificate, without the key itself.
+type Key struct {
+	Cluster string    `json:"cluster,omitempty" doc:"Absent for the director's own."`
+	Owner   string    `json:"owner,omitempty" doc:"The document that it belongs to, such as Hook/audit."`
+	Purpose string    `json:"purpose" enum:"service-account-key,encryption-key,ssh-authority,token-key,webhook-key"`
+	Name    string    `json:"name" doc:"What it is called among those of its purpose."`
+	ID      string    `json:"id,omitempty" doc:"Names the key as no other one; absent if nothing is left of it but its name."`
+	State   string    `json:"state" enum:"used,accepted,former" doc:"used: it signs or encrypts; accepted: what it signed or encrypted is accepted; former: the cluster refuses it."`
+	MadeAt  time.Time `json:"made_at,omitzero" doc:"Absent if that is not known."`
+	EndsAt  time.Time `json:"ends_at,omitzero" doc:"When another one takes over, or it ends; absent if it does not by itself."`
+}
+
+// Keys is a list of keys.
+type Keys struct {
+	Items []Key `json:"items"`
+}

@@ -53,8 +53,25 @@ type ConsulService struct {
 	Tags    []string `json:"tags"`
 	Passing bool     `json:"passing" doc:"Whether its check passes."`
 	Output  string   `json:"output,omitempty" doc:"What the check says."`
-	Writer  string   `json:"writer" doc:"Who writes it: the director, or a program in the cluster." enum:"director,cluster"`
+	Writer  string   `json:"writer" doc:"Who writes it: the director, the agent of a node, or a program in the cluster." enum:"director,agent,cluster"`
 	Drift   string   `json:"drift,omitempty" doc:"How it differs from what is wanted; absent if it does not." enum:"missing,changed,surplus"`
+}
+
+// ConsulGaps are the nodes that have no route to services of a Consul.
+type ConsulGaps struct {
+	Items []ConsulGap `json:"items"`
+	More  int         `json:"more,omitempty" doc:"How many further ones there are."`
+}
+
+// ConsulGap says that nodes of a cluster have no route to a network on which services are.
+type ConsulGap struct {
+	Cluster  string   `json:"cluster"`
+	Nodes    []string `json:"nodes" doc:"Those that have no route."`
+	Network  string   `json:"network,omitempty" doc:"Name of the Network; absent for an address that none describes."`
+	CIDR     string   `json:"cidr" doc:"Of the network, or the address."`
+	Services []string `json:"services" doc:"Names of the services there."`
+	Problem  string   `json:"problem"`
+	Hint     string   `json:"hint"`
 }
 
 // ConsulSync asks for a comparison.

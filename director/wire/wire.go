@@ -210,15 +210,25 @@ type Cluster struct {
 	Project    string    `json:"project,omitempty" doc:"Project that it belongs to."`
 	Generation int64     `json:"generation" doc:"Generation of its document."`
 	Status     string    `json:"status" doc:"absent, creating, unfinished (machines are there and no cluster), ready, changing, deleting, or failed (its creation or deletion). A cluster whose last work on nodes has failed is ready, and shows that plan."`
-	Release    string    `json:"release,omitempty"`
+	Release    string    `json:"release,omitempty" doc:"That its document names."`
+	Version    string    `json:"version,omitempty" doc:"Of Kubernetes that is installed. Absent while nothing is, and if its release is gone."`
+	CreatedAt  time.Time `json:"created_at" doc:"When its document was stored first."`
 	Endpoint   string    `json:"endpoint,omitempty" doc:"Address of its Kubernetes API."`
 	Nodes      int       `json:"nodes" doc:"How many machines it has."`
 	Machines   []Machine `json:"machines" doc:"A list of many clusters is much faster when its fields leave them out."`
 	Plan       string    `json:"plan,omitempty" doc:"The plan that holds it, or its newest one if that failed or was cancelled."`
 	PlanStatus string    `json:"plan_status,omitempty"`
+
+	Newer *NewerRelease `json:"newer,omitempty" doc:"The newest release that it can be upgraded to at once. Absent if it has the newest."`
 }
 
-// Clusters is a list of clusters, ordered by name.
+// NewerRelease is a release of a newer version of Kubernetes, which has a document.
+type NewerRelease struct {
+	Release string `json:"release" doc:"Name of its document."`
+	Version string `json:"version" doc:"Of Kubernetes."`
+}
+
+// Clusters is a list of clusters.
 type Clusters struct {
 	Items    []Cluster `json:"items"`
 	Continue string    `json:"continue,omitempty" doc:"Absent at the end of the list; otherwise the query's continue for what follows."`
@@ -232,6 +242,7 @@ type Facets struct {
 	PlanStatus map[string]int `json:"plan_status"`
 	Release    map[string]int `json:"release"`
 	Project    map[string]int `json:"project"`
+	Version    map[string]int `json:"version" doc:"Installed versions of Kubernetes."`
 }
 
 // Machine is one VM of a cluster.
@@ -313,6 +324,21 @@ type Eviction struct {
 // Evictions is what a drain of a node would do.
 type Evictions struct {
 	Items []Eviction `json:"items"`
+}
+
+// PlanDrains are the drains of a plan that have not ended, as they would go now.
+type PlanDrains struct {
+	At    time.Time   `json:"at" doc:"When the cluster was asked. Pods move until the drain itself runs."`
+	Items []PlanDrain `json:"items" doc:"In the plan's order."`
+	Rest  int         `json:"rest" doc:"Drains after these, of which nothing was asked."`
+}
+
+// PlanDrain is what one drain of a plan would do.
+type PlanDrain struct {
+	Step   string     `json:"step" doc:"Id of the step that drains."`
+	Node   string     `json:"node"`
+	Pods   []Eviction `json:"pods" doc:"What would move away, or would not."`
+	Unseen string     `json:"unseen,omitempty" doc:"Why the cluster could not be asked. Absent if it answered."`
 }
 
 // PlanStart starts a plan.

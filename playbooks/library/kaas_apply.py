@@ -68,6 +68,7 @@ objects:
 import hashlib
 import json
 import os
+import re
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, Kubectl, cluster_args, no_cluster_yet
@@ -88,9 +89,25 @@ def differing(kubectl, manifest):
     kubectl apply cannot say it: it calls an object configured when the patch that it sends is not empty, and that of a disruption budget
     never is, since its selector is always replaced.
     """
-    out = kubectl.do("diff", "-f", "-", stdin=manifest, what="kubectl diff", fine=(0, 1), env={"KUBECTL_EXTERNAL_DIFF": "diff -N -q"})
+    try:
+        out = kubectl.do("diff", "-f", "-", stdin=manifest, what="kubectl diff", fine=(0, 1), env={"KUBECTL_EXTERNAL_DIFF": "diff -N -q"})
+    except Failure as err:
+        return new_namespace(kubectl, manifest, err)
     lines = [line.split() for line in out.splitlines()]
     return [os.path.basename(words[1]) for words in lines if words[:1] == ["Files"] and words[-1:] == ["differ"]]
+
+
+def new_namespace(kubectl, manifest, err):
+    """Return the namespace that kubectl diff did not find if the manifest makes it, with what it is to hold; else raise the failure.
+
+    The server cannot say what an object in a namespace that does not exist would become.
+    """
+    missing = re.search(r'namespaces "([^"]+)" not found', err.result().get("stderr", ""))
+    if missing:
+        made = kubectl.do("create", "--dry-run=client", "--validate=false", "-o", "name", "-f", "-", stdin=manifest, what="kubectl create")
+        if "namespace/" + missing.group(1) in made.split():
+            return made.split()
+    raise err
 
 
 def digest_object(name, digest):

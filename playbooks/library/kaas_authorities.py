@@ -251,18 +251,26 @@ class Authorities:
                 and pod["status"].get("phase") == "Running"]
 
     def replace(self, since):
-        """Replace pods that started before, one by one."""
-        old = [pod["metadata"] for pod in self.pods() if seconds(pod["metadata"]["creationTimestamp"]) <= since]
-        for pod in sorted(old, key=lambda item: item["name"]):
-            self.did.append(pod["name"])
-            self.server.answer("delete", "pod", pod["name"], "--namespace=kube-system", "--wait=true", "--timeout=100s")
-            if not wait_for(self.ready, self.args["timeout"], pause=PAUSE):
-                raise Failure("the pods of kube-system are not ready within %d s after %s was replaced" % (self.args["timeout"], pod["name"]),
-                              "Look at `kubectl -n kube-system get pods`, and run again")
+        """Replace pods that started before, one by one.
 
-    def ready(self):
-        """Say whether every daemon set and deployment of kube-system has all its pods."""
-        for item in json.loads(self.server.answer("get", "daemonsets,deployments", "--namespace=kube-system", "--output=json"))["items"]:
+        Those in the network of their node come first: where no former authority is good any more, no other pod starts or ends before
+        the pod network works again.
+        """
+        old = [pod for pod in self.pods() if seconds(pod["metadata"]["creationTimestamp"]) <= since]
+        of_node, others = [], []
+        for pod in sorted(old, key=lambda item: item["metadata"]["name"]):
+            (of_node if pod["spec"].get("hostNetwork") else others).append(pod["metadata"]["name"])
+        for pods, what in ((of_node, "daemonsets"), (others, "daemonsets,deployments")):
+            for pod in pods:
+                self.did.append(pod)
+                self.server.answer("delete", "pod", pod, "--namespace=kube-system", "--ignore-not-found", "--wait=true", "--timeout=100s")
+                if not wait_for(lambda what=what: self.ready(what), self.args["timeout"], pause=PAUSE):
+                    raise Failure("the pods of kube-system are not ready within %d s after %s was replaced" % (self.args["timeout"], pod),
+                                  "Look at `kubectl -n kube-system get pods`, and run again")
+
+    def ready(self, what):
+        """Say whether every object of the kinds in kube-system has all its pods."""
+        for item in json.loads(self.server.answer("get", what, "--namespace=kube-system", "--output=json"))["items"]:
             status = item["status"]
             wanted = status.get("desiredNumberScheduled", 0) if item["kind"] == "DaemonSet" else item["spec"].get("replicas", 1)
             ready = status.get("numberReady", 0) if item["kind"] == "DaemonSet" else status.get("readyReplicas", 0)

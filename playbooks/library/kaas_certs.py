@@ -41,6 +41,12 @@ options:
     type: list
     elements: str
     default: []
+  notice:
+    description:
+      - Seconds for which the API server says that it stops before C(restart) stops etcd.
+      - 0 where no other API server answers instead.
+    type: int
+    default: 0
   config:
     description: kubeadm's configuration.
     type: path
@@ -139,6 +145,7 @@ import socket
 import ssl
 import tarfile
 import tempfile
+import threading
 import time
 
 from ansible.module_utils.basic import AnsibleModule
@@ -307,6 +314,26 @@ class Certs:
         host = "[%s]" % self.args["address"] if ":" in self.args["address"] else self.args["address"]
         return component != "kube-apiserver" or api_ready("https://%s:%d" % (host, port), self.path("pki/ca.crt"))
 
+    def stop(self, container):
+        """Stop a container. Its kubelet starts another one."""
+        return run([self.args["crictl"], "stop", "--timeout", "30", container], timeout=120)
+
+    def give_notice(self):
+        """Have the API server stop, and return who waits for its end.
+
+        First it only says that it is not ready, so that balancers turn to others: no request shall meet an etcd that
+        is away. Whatever becomes of this, the kubelet starts the API server again.
+        """
+        leaving = []
+        if self.args["notice"]:
+            for name, _ in self.containers("kube-apiserver"):
+                leaving.append(threading.Thread(target=self.stop, args=(name,), daemon=True))
+        for thread in leaving:
+            thread.start()
+        if leaving:
+            time.sleep(self.args["notice"])
+        return leaving
+
     def restart(self):
         """Restart static pods that run with older certificates."""
         for component in self.args["components"]:
@@ -316,10 +343,13 @@ class Certs:
                 self.did.append(component)
             if self.check:
                 continue
+            leaving = self.give_notice() if old and component == "etcd" else []
             for name in old:
-                rc, out, err = run([self.args["crictl"], "stop", "--timeout", "30", name], timeout=120)
+                rc, out, err = self.stop(name)
                 if rc != 0 and "not found" not in err:
                     raise Failure("%s cannot be stopped: %s" % (component, clean(err or out, 500)))
+            for thread in leaving:
+                thread.join()
             # A kubelet that was killed a moment ago starts nothing, so the wait belongs to a run that stopped nothing too.
             if not wait_for(lambda c=component: self.serves(c), self.args["timeout"], pause=PAUSE):
                 raise Failure("%s does not run with its new certificates within %d s" % (component, self.args["timeout"]),
@@ -452,6 +482,7 @@ def main():
             "reference": {"type": "int", "default": 0},
             "skew": {"type": "int", "default": 300},
             "components": {"type": "list", "elements": "str", "default": []},
+            "notice": {"type": "int", "default": 0},
             "config": {"type": "path", "default": "/etc/kubernetes/kaas/certs.yaml"},
             "requests": {"type": "dict", "default": {}},
             "certificates": {"type": "dict", "default": {}},

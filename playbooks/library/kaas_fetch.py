@@ -144,7 +144,7 @@ class Fetch:
             if have != wanted:
                 os.unlink(part)
                 raise Failure("%s is not what was expected: its SHA-256 is %s, not %s" % (self.address(name), have, wanted),
-                              "The file was changed on its way or the release is another one: compare it with the release's bundle")
+                              "The file was changed on its way or is another one: compare it with where its SHA-256 is from, such as the release's bundle")
             os.chmod(part, self.mode)
             os.replace(part, path)
         except OSError as err:
@@ -165,16 +165,16 @@ class Fetch:
                     os.unlink(part)
                 elif err.code < 500:
                     raise Failure("%s cannot be fetched: %s %s" % (self.address(name), err.code, clean(err.reason, 200)),
-                                  "See whether the director still has this release") from err
+                                  "See whether the server still has this file, such as the director the release") from err
                 why = "%s %s" % (err.code, clean(err.reason, 200))
             except Cut as err:
                 why = str(err)
                 if "CERTIFICATE_VERIFY_FAILED" in why:
                     raise Failure("%s shows a certificate that is not trusted: %s" % (self.address(name), why),
-                                  "registry_ca has to be the CA of the director") from err
+                                  "The CA has to be that of the server: registry_ca of the director, spec.agents.program.ca of a server with the program of Consul") from err
             if self.clock() >= self.deadline:
                 raise Failure("%s cannot be fetched: not within %d s: %s" % (self.address(name), self.args["timeout"], why),
-                              "See whether the node reaches the director at this address")
+                              "See whether the node reaches the server at this address")
             self.sleep(PAUSE)
 
     def attempt(self, name, part):

@@ -9,7 +9,7 @@ short_description: Has systemd units enabled, running, and running with their pr
 description:
   - Handles a list of units in one task.
   - A unit that became active before the newest of its O(units[].reads) files was written is restarted, or reloaded when it is of
-    O(units[].reload). Unlike a handler this also happens when the run that wrote the file was cut off before it could notify anything.
+    O(units[].reload). A unit whose own file has changed is read again before. Unlike a handler this also happens when the run that wrote the file was cut off before it could notify anything.
 options:
   units:
     description: The units.
@@ -38,6 +38,9 @@ options:
         description: Whether it runs. One that does not is not enabled either, and need not be there.
         type: bool
         default: true
+      signal:
+        description: Signal by which a unit that should not run is told to end by itself, before it is stopped after half a minute.
+        type: str
   systemctl:
     description: The program.
     type: str
@@ -76,7 +79,9 @@ from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import Failure, clean, run
 
 PROPERTIES = ["Id", "LoadState", "ActiveState", "UnitFileState", "ActiveEnterTimestampMonotonic",
-              "StateChangeTimestampMonotonic"]
+              "StateChangeTimestampMonotonic", "NeedDaemonReload"]
+RUNS = ("active", "activating", "reloading")
+PATIENCE = 30  # seconds that a unit has to end by itself
 
 
 class Units:
@@ -104,6 +109,15 @@ class Units:
         if not self.check:
             self.call(verb, name)
 
+    def leave(self, name, signal):
+        """Give a unit the time to end by itself."""
+        if not signal or self.check:
+            return
+        self.call("kill", "--signal=" + signal, name)
+        deadline = time.monotonic() + PATIENCE
+        while self.show(name).get("ActiveState") in RUNS + ("deactivating",) and time.monotonic() < deadline:
+            time.sleep(0.5)
+
     def ensure(self, unit):
         """Bring one unit to its state."""
         name = unit["name"]
@@ -111,14 +125,19 @@ class Units:
         if not unit["running"]:
             if has.get("UnitFileState") in ("enabled", "enabled-runtime"):
                 self.act("disable", name)
-            if has.get("ActiveState") in ("active", "activating", "reloading"):
+            if has.get("ActiveState") in RUNS:
+                self.leave(name, unit["signal"])
                 self.act("stop", name)
             return
         if has.get("LoadState") != "loaded":
             raise Failure("unit %s is not there (%s)" % (name, has.get("LoadState")), "The node image has to carry it")
         if unit["enabled"] and has.get("UnitFileState") not in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated"):
             self.act("enable", name)
-        if has.get("ActiveState") not in ("active", "activating", "reloading"):
+        if has.get("NeedDaemonReload") == "yes":
+            self.did.append("daemon-reload")
+            if not self.check:
+                self.call("daemon-reload")
+        if has.get("ActiveState") not in RUNS:
             self.act("start", name)
         # A reload leaves the time at which the unit became active as it was, and changes the time of its last change of state.
         elif older(has, unit["reads"], "StateChange" if unit["reload"] else "ActiveEnter"):
@@ -146,6 +165,7 @@ def main():
                 "reads": {"type": "list", "elements": "path", "default": []},
                 "reload": {"type": "bool", "default": False},
                 "running": {"type": "bool", "default": True},
+                "signal": {"type": "str"},
             }},
             "systemctl": {"type": "str", "default": "systemctl"},
             "timeout": {"type": "int", "default": 180},

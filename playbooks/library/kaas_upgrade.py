@@ -106,12 +106,11 @@ import glob
 import os
 import re
 import socket
-import ssl
 import tempfile
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import (
-    Failure, Kubectl, clean, cluster_args, kubeadm_says, locked, no_cluster_yet, run, write_atomically)
+    Failure, Kubectl, clean, cluster_args, kubeadm_says, locked, no_cluster_yet, run, trusting, write_atomically)
 from ansible.module_utils.kaas_nodes import node_or_fail
 
 COMPONENTS = ["kube-apiserver", "kube-controller-manager", "kube-scheduler", "etcd"]
@@ -139,7 +138,7 @@ def field(text, *path):
 def signed(address, ca_file):
     """Say whether the kubelet at the address shows a certificate of the cluster's CA."""
     try:
-        context = ssl.create_default_context(cafile=ca_file)
+        context = trusting(ca_file)
         context.check_hostname = False  # the API server looks at the name; here the question is who has signed
         with socket.create_connection((address, 10250), timeout=10) as raw, context.wrap_socket(raw):
             return True

@@ -65,5 +65,5 @@ class OwnServer:
         """Return what it says, and fail if it does not answer."""
         out, err = self.ask(*argv, stdin=stdin)
         if err:
-            raise Failure("the API server at %s does not answer: %s" % (self.server, err), "Look at `crictl ps -a` on the master")
+            raise Failure("the API server at %s does not answer as it should: %s" % (self.server, err), "Look at `crictl ps -a` on the master")
         return out

@@ -42,6 +42,9 @@ def main():
         elif argv[:2] == ["delete", "namespace"]:
             world["namespaces"] = [item for item in world.get("namespaces", []) if item["metadata"]["name"] != argv[2]]
             world["pods"] = [pod for pod in world["pods"] if pod["metadata"]["namespace"] != argv[2]]
+        elif argv[0] == "delete" and argv[1] != "node":
+            world.get("applied", {}).pop("%s/%s" % (argv[1].rstrip("s") if argv[1] in world else argv[1], argv[2]), None)
+            world[argv[1]] = [item for item in world.get(argv[1], []) if item["metadata"]["name"] != argv[2]]
         elif argv[0] == "delete":
             world["nodes"] = [node for node in world["nodes"] if node["metadata"]["name"] != argv[2]]
         with open(directory + "/calls", "a", encoding="utf-8") as calls:
@@ -71,8 +74,9 @@ def objects(text):
 
 def diff(world, text):
     """Say which objects of the manifest are not in the world as they stand there, in the words of diff -q."""
+    spaces = [item["metadata"]["name"] for item in world.get("namespaces", [])]
     names = ["%s/%s" % (kind.lower(), name) for kind, name, part in objects(text)
-             if world.get("applied", {}).get("%s/%s" % (kind.lower(), name)) != part]
+             if not (kind == "Namespace" and name in spaces) and world.get("applied", {}).get("%s/%s" % (kind.lower(), name)) != part]
     return "\n".join("Files /tmp/LIVE/%s and /tmp/MERGED/%s differ" % (name, name) for name in names)
 
 
@@ -116,7 +120,13 @@ def get(world, argv):
     if words[0] in ("node", "configmap", "daemonset", "deployment", "namespace"):
         kind = words[0] + "s"
         found = [item for item in world.get(kind, []) if item["metadata"]["name"] == words[1]]
+        if "%s/%s" % (words[0], words[1]) in world.get("applied", {}):
+            found.append({"metadata": {"name": words[1]}})
         return json.dumps(found[0]) if found else ""
+    if len(words) > 1 and "%s/%s" % (words[0], words[1]) in world.get("applied", {}):
+        return json.dumps({"metadata": {"name": words[1]}})
+    if "--ignore-not-found" in argv:
+        return ""
     items = world.get(words[0], [])
     for word in words:
         if word.startswith("spec.nodeName="):

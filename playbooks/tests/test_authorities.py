@@ -111,3 +111,21 @@ esac
         self.write("audit/audit.log", event("ann", "ann", later))
         self.assertIn("are in use by ann", self.certs("unused", fails=True, **args)["msg"])
         self.certs("unused", **dict(args, since=now - 1000)) # nothing was seen before that
+
+    def test_publish_replaces_the_network_first(self):
+        """Pods in the network of their node go first: without it no other pod starts or ends. New pods stay."""
+        def pod(name, host_network, created="2020-01-01T00:00:00Z", owner="DaemonSet"):
+            return {"metadata": {"name": name, "creationTimestamp": created, "ownerReferences": [{"kind": owner}]},
+                    "spec": {"hostNetwork": host_network}, "status": {"phase": "Running"}}
+        answers = {
+            "configmap": {"data": {"kubeconfig": ""}},
+            "configmaps": {"items": [{"metadata": {"namespace": "kube-system"}, "data": {"ca.crt": self.old}}]},
+            "pods": {"items": [pod("a-controller", False, owner="ReplicaSet"), pod("b-network", True), pod("c-proxy", True),
+                               pod("d-new", True, "2099-01-01T00:00:00Z"), pod("e-static", True, owner="Node")]},
+            "daemonsets": {"items": []}, "daemonsets,deployments": {"items": []}}
+        for kind, answer in answers.items():
+            self.write("answers/" + kind, json.dumps(answer))
+        self.program("kubectl", 'shift 3; [ "$1" = delete ] || cat %s/"$2"\n' % self.path("answers"))
+        answer = self.certs("publish", kubectl=self.path("bin/kubectl"), server="https://10.0.0.1:6443", timeout=1)
+        self.assertEqual(answer["did"], ["b-network", "c-proxy", "a-controller"])
+        self.assertEqual([call.split(" pod ")[1].split()[0] for call in self.calls() if " delete pod " in call], answer["did"])

@@ -94,6 +94,40 @@ esac
         self.leaf("kubernetes/pki/ca", "kubernetes/pki/apiserver", 3650)
         self.assertEqual(self.certs("renew", before=int(time.time()) + 11 * YEAR)["did"], ["etcd-server"])
 
+    def runtime(self):
+        """Pretend a container runtime that notes its stops. A container that was stopped is there again at once."""
+        for name in ("etcd", "kube-apiserver"):
+            self.write("containers/" + name, "1")
+        self.write("bin/crictl", """#!/bin/sh
+case "$1" in
+ps)
+    name=${5#*=}
+    made=$(cat %(root)s/containers/$name)
+    echo '{"containers": [{"id": "'$name'", "createdAt": "'$made'000000000"}]}'
+    ;;
+stop)
+    echo "$4 stops" >> %(root)s/calls
+    [ "$4" = etcd ] || until grep -q "etcd stopped" %(root)s/calls; do sleep 0.1; done
+    echo "$4 stopped" >> %(root)s/calls
+    echo 9999999999 > %(root)s/containers/$4
+    ;;
+esac
+""" % {"root": self.root}, 0o755)
+
+    def test_notice(self):
+        """The API server is told to stop before etcd stops, and is waited for; without notice it is left alone."""
+        self.runtime()
+        answer = self.certs("restart", components=["etcd"], notice=1)
+        self.assertEqual(answer["did"], ["etcd"])
+        told = ["kube-apiserver stops", "etcd stops", "etcd stopped", "kube-apiserver stopped"]
+        self.assertEqual(self.read("calls").splitlines(), told)
+        self.assertFalse(self.certs("restart", components=["etcd"], notice=1)["changed"])
+        self.assertEqual(self.read("calls").splitlines(), told)
+        self.write("containers/etcd", "1")
+        self.write("calls", "")
+        self.certs("restart", components=["etcd"])
+        self.assertEqual(self.read("calls").splitlines(), ["etcd stops", "etcd stopped"])
+
     def test_clock(self):
         """A clock that is off is refused."""
         self.certs("clock", reference=int(time.time()) - 100)

@@ -52,6 +52,23 @@ class Apply(Case):
         self.write("gone", "")
         self.assertTrue(self.ensure(manifest="kind: Y\n", **args)["changed"])
 
+    def test_new_namespace(self):
+        self.program("kubectl", """
+            cat >/dev/null
+            case "$*" in
+            *diff*) echo 'Error from server (NotFound): namespaces "shop" not found' >&2; exit 2 ;;
+            *dry-run*) printf '%b' "$(cat "$0.made")" ;;
+            *) printf 'namespace/shop created\n' ;;
+            esac
+            """)
+        self.write("bin/kubectl.made", "namespace/shop\nrole.rbac.authorization.k8s.io/a\n")
+        self.assertEqual(self.ensure(check=True)["objects"], ["namespace/shop", "role.rbac.authorization.k8s.io/a"])
+        self.assertFalse([call for call in self.calls() if "apply" in call])
+        self.assertTrue(self.ensure()["changed"])
+        self.assertIn("apply", self.calls()[-1])
+        self.write("bin/kubectl.made", "role.rbac.authorization.k8s.io/a\n")
+        self.assertIn('namespaces "shop" not found', self.ensure()["msg"])
+
     def test_failures(self):
         self.program("kubectl", "echo 'error: no such kind' >&2; exit 2")
         self.assertIn("kubectl diff failed: error: no such kind", self.ensure()["msg"])

@@ -60,9 +60,9 @@ class Units(Case):
         self.program("systemctl", self.SYSTEMCTL % {"root": self.root})
         self.config = self.write("config", "x")
 
-    def show(self, load="loaded", active="active", enabled="enabled", since=0, changed=0):
-        self.write("x.service", "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n"
-                   "StateChangeTimestampMonotonic=%d\n" % (load, active, enabled, since, changed))
+    def show(self, load="loaded", active="active", enabled="enabled", since=0, changed=0, name="x.service", stale="no"):
+        self.write(name, "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n"
+                   "StateChangeTimestampMonotonic=%d\nNeedDaemonReload=%s\n" % (load, active, enabled, since, changed, stale))
 
     def test_as_it_should_be(self):
         self.show(since=1 << 62)
@@ -92,6 +92,24 @@ class Units(Case):
         self.assertEqual(self.ensure(unit)["did"], [])
         self.show(load="not-found", active="inactive", enabled="")
         self.assertEqual(self.ensure(unit)["did"], [])
+
+    def test_told_to_end(self):
+        unit = {"name": "x.service", "running": False, "signal": "SIGINT"}
+        self.show()
+        self.show(active="inactive", name="after")
+        self.program("systemctl", self.SYSTEMCTL % {"root": self.root} + "\n[ $1 != kill ] || cp %(root)s/after %(root)s/x.service\n" % {"root": self.root})
+        self.assertEqual(self.ensure(unit, check=True)["did"], ["disable x.service", "stop x.service"])
+        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(self.ensure(unit)["did"], ["disable x.service", "stop x.service"])
+        self.assertEqual([line.split()[1] for line in self.calls()], ["show", "show", "disable", "kill", "show", "stop"])
+        self.assertIn("systemctl kill --signal=SIGINT x.service", self.calls())
+
+    def test_another_unit_file(self):
+        self.show(since=1, stale="yes")
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]}, check=True)["did"], ["daemon-reload", "restart x.service"])
+        self.assertEqual(len(self.calls()), 1)
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]})["did"], ["daemon-reload", "restart x.service"])
+        self.assertEqual(self.calls()[2:], ["systemctl daemon-reload", "systemctl restart x.service"])
 
     def test_off(self):
         self.show(active="failed", enabled="disabled")

@@ -253,6 +253,11 @@ func (o *Operations) Rehearse(
 	}, nil
 }
 
+// RehearseDrains shows no drain.
+func (o *Operations) RehearseDrains(ctx context.Context, _ string) (nodes.Drains, error) {
+	return nodes.Drains{}, ctx.Err()
+}
+
 func createSteps(cluster string) []plan.Step {
 	master, worker := cluster+"-master-1", cluster+"-worker-1"
 	return []plan.Step{
@@ -399,6 +404,17 @@ func (o *Operations) change(id string, do func(*run) error) (plan.View, error) {
 		return plan.View{}, err
 	}
 	return r.view(), nil
+}
+
+// PlanAgain makes the plan once more.
+func (o *Operations) PlanAgain(ctx context.Context, actor, id string) (plan.View, error) {
+	o.mu.Lock()
+	r, err := o.find(id)
+	o.mu.Unlock()
+	if err != nil {
+		return plan.View{}, err
+	}
+	return o.MakePlan(ctx, actor, r.plan.Cluster, r.plan.Request)
 }
 
 // StartPlan starts a plan and runs it as far as it goes.

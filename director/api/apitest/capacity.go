@@ -3,6 +3,7 @@ package apitest
 import (
 	"context"
 	"math"
+	"slices"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
@@ -81,4 +82,37 @@ func (c Capacity) Capacity(ctx context.Context, q providers.CapacityQuery) ([]pr
 		out = append(out, v)
 	}
 	return out, nil
+}
+
+// Addresses tells of two nodes, a virtual address, the gateway and a range that the pool excludes.
+func (c Capacity) Addresses(ctx context.Context, q providers.AddressQuery) (providers.AddressView, error) {
+	d, err := c.Document(ctx, model.Ref{Kind: model.KindNetwork, Name: q.Network})
+	if err != nil {
+		return providers.AddressView{}, err
+	}
+	v := providers.AddressView{Pool: d.Network.Addresses(), Used: 2}
+	for _, u := range []struct {
+		at, use, cluster, machine string
+		role                      director.Role
+		state                     director.MachineState
+	}{
+		{"10.88.0.1", providers.UseGateway, "", "", "", ""},
+		{"10.88.0.5", providers.UseVirtual, "demo", "", "", ""},
+		{"10.88.0.10", providers.UseNode, "demo", "demo-master-1", director.RoleMaster, director.MachinePresent},
+		{"10.88.0.11", providers.UseNode, "demo", "demo-worker-1", director.RoleWorker, director.MachineIntended},
+		{"10.88.0.20-10.88.0.29", providers.UseExcluded, "", "", "", ""},
+	} {
+		item := providers.AddressUse{
+			Use: u.use, Cluster: u.cluster, Machine: u.machine, Role: u.role, State: u.state,
+			Pool: u.use == providers.UseNode,
+		}
+		if err := item.Range.UnmarshalText([]byte(u.at)); err != nil {
+			return v, err
+		}
+		if len(q.Uses) == 0 || slices.Contains(q.Uses, u.use) {
+			v.Items = append(v.Items, item)
+		}
+	}
+	v.Total = len(v.Items)
+	return v, nil
 }

@@ -30,6 +30,7 @@ const (
 type catalog struct {
 	client   *api.Client
 	identity consulsync.Identity
+	blocking time.Duration // how long a query waits for a change
 }
 
 // consistent asks the leader, who confirms that it still is one. Without a leader the call fails: a list that may be
@@ -258,7 +259,7 @@ func (c *catalog) txn(ctx context.Context, ops []*api.TxnOp) (ok bool, refused m
 // wait returns when the entries of the cluster may have changed after index, or when it has waited long enough, with
 // the index of what it saw. Index 0 returns at once.
 func (c *catalog) wait(ctx context.Context, index uint64) (uint64, error) {
-	o := (&api.QueryOptions{WaitIndex: index, WaitTime: blocking, Filter: "ID == \"\""}).WithContext(ctx)
+	o := (&api.QueryOptions{WaitIndex: index, WaitTime: c.blocking, Filter: "ID == \"\""}).WithContext(ctx)
 	_, meta, err := c.client.Catalog().NodeServiceList(c.identity.Node(), o)
 	if err != nil {
 		return 0, failed("wait for a change", err)
@@ -279,8 +280,12 @@ func next(before, now uint64) uint64 {
 func (c *catalog) instances(
 	ctx context.Context, service, tag string, index uint64,
 ) ([]consulsync.Instance, uint64, error) {
-	o := (&api.QueryOptions{WaitIndex: index, WaitTime: blocking}).WithContext(ctx)
+	o := (&api.QueryOptions{WaitIndex: index, WaitTime: c.blocking}).WithContext(ctx)
 	list, meta, err := c.client.Health().Service(service, tag, false, o)
+	if err == nil && index > 0 && !meta.KnownLeader {
+		// Consul's cache says so of every wait that ended without a change, also where there is a leader.
+		list, meta, err = c.client.Health().Service(service, tag, false, consistent(ctx))
+	}
 	if err != nil {
 		return nil, 0, failed("read the instances of "+service, err)
 	}

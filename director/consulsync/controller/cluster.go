@@ -270,7 +270,8 @@ func smallSlice(identity consulsync.Identity) cache.TransformFunc {
 	}
 }
 
-// smallNode keeps the internal addresses of a node that is ready, and none of another one.
+// smallNode keeps the internal addresses of a node that is ready, and none of another one. Informers may give it what
+// it has returned before, so it keeps what it goes by.
 func smallNode(o any) (any, error) {
 	n, ok := o.(*corev1.Node)
 	if !ok {
@@ -282,6 +283,7 @@ func smallNode(o any) (any, error) {
 	}) {
 		return out, nil
 	}
+	out.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
 	for _, a := range n.Status.Addresses {
 		if a.Type == corev1.NodeInternalIP {
 			out.Status.Addresses = append(out.Status.Addresses, corev1.NodeAddress{Type: a.Type, Address: a.Address})

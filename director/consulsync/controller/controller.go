@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"slices"
 	"sync"
 	"sync/atomic"
@@ -78,7 +79,7 @@ func New(o Options) (*Controller, error) {
 	identity := consulsync.Identity{Owner: o.Config.Owner, Cluster: o.Config.Cluster}
 	return &Controller{
 		opt: o, identity: identity, client: client,
-		catalog: &catalog{client: consul, identity: identity}, metrics: newMetrics(o.Version),
+		catalog: &catalog{client: consul, identity: identity, blocking: blocking}, metrics: newMetrics(o.Version),
 		wake: make(chan struct{}, 1),
 	}, nil
 }
@@ -125,12 +126,12 @@ func (c *Controller) lead(ctx context.Context) error {
 			client: c.client, cluster: world, identity: c.identity, cfg: c.opt.Config, known: w.instances,
 		},
 	}
-	c.loop(ctx, p)
+	c.loop(ctx, p, w)
 	return nil
 }
 
 // loop runs passes: after a change, at the latest after the resync time, and sooner after a failure.
-func (c *Controller) loop(ctx context.Context, p *pass) {
+func (c *Controller) loop(ctx context.Context, p *pass, w *watcher) {
 	retry := firstRetry
 	for ctx.Err() == nil {
 		started := time.Now()
@@ -145,12 +146,16 @@ func (c *Controller) loop(ctx context.Context, p *pass) {
 			text := director.MessageOf(err)
 			c.fault.Store(&text)
 			c.state.Store(failing)
-			c.opt.Log.ErrorContext(ctx, "The sync failed and is tried again", "err", err, "hint", director.HintOf(err),
-				"after", retry)
 			wait = min(wait, retry)
-			retry = min(2*retry, lastRetry)
+			wait += rand.N(wait / 4) // the clusters of a Consul that came back do not all ask at once
+			c.opt.Log.ErrorContext(ctx, "The sync failed and is tried again", "err", err, "hint", director.HintOf(err),
+				"after", wait)
+			retry = min(2*retry, mostWait(err))
 			sleep(ctx, wait) // changes do not make it faster
 			continue
+		}
+		if retry != firstRetry {
+			w.back()
 		}
 		retry = firstRetry
 		c.state.Store(syncing)
@@ -164,6 +169,16 @@ func (c *Controller) loop(ctx context.Context, p *pass) {
 		}
 		t.Stop()
 	}
+}
+
+// mostWait is the longest time until a failed pass is tried again. A pass against a Consul that is away costs one
+// refused connection, and a cluster that waits long after an outage is wrong for as long. What people have to mend is
+// asked about less often.
+func mostWait(err error) time.Duration {
+	if director.KindOf(err) == director.KindUnavailable {
+		return outageRetry
+	}
+	return lastRetry
 }
 
 // pass is one comparison of both sides.

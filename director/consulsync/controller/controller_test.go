@@ -3,6 +3,7 @@ package controller_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net"
@@ -16,6 +17,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/director-kaas/kaas/director/consulsync"
 )
 
 // TestSync runs the real program against a real API server, with exactly the rights of the role consul_sync, and a real
@@ -39,6 +42,7 @@ func TestSync(t *testing.T) {
 		{"token loses a right", testToken},
 		{"killed leader", testKilledLeader},
 		{"two clusters", testTwoClusters},
+		{"node ports", testNodePorts},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			defer k.clear(t)
@@ -206,21 +210,27 @@ func many(t *testing.T, k *cluster, n int) []string {
 	return want
 }
 
-// heldID waits for a hold of the kind and returns its id.
-func heldID(t *testing.T, k *cluster, what string) string {
+// heldID waits until so many removals wait for a person, and returns the id of that set.
+func heldID(t *testing.T, k *cluster, what string, count int) (id string) {
 	t.Helper()
-	var id string
 	eventually(t, func() error {
 		m, err := k.api.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "consul-sync-status", metav1.GetOptions{})
 		if err != nil {
 			return err
 		}
-		_, rest, ok := strings.Cut(m.Data["status.json"], `"what": "`+what+`",`+"\n      \"id\": \"")
-		if !ok {
-			return fmt.Errorf("no hold of %s in %s", what, m.Data["status.json"])
+		var status struct {
+			Holds []consulsync.Hold `json:"holds"`
 		}
-		id, _, _ = strings.Cut(rest, `"`)
-		return nil
+		if err := json.Unmarshal([]byte(m.Data["status.json"]), &status); err != nil {
+			return err
+		}
+		for _, h := range status.Holds {
+			if h.What == what && h.Count == count {
+				id = h.ID
+				return nil
+			}
+		}
+		return fmt.Errorf("no hold of %d %s in %s", count, what, m.Data["status.json"])
 	})
 	return id
 }
@@ -246,21 +256,16 @@ func testGuard(t *testing.T, k *cluster, c *consul) {
 	k.add(t, "shop", "new", "192.0.2.200", nil)
 	r = s.start(t)
 	added := "service:shop:new:80:192.0.2.200 new-shop passing"
-	id := heldID(t, k, "entries")
+	id := heldID(t, k, "entries", 8)
 	c.expect(t, "c1", append(want, added)...) // what is new does not wait
 	r.expectPage(t, "/metrics", `consul_sync_held_removals{what="entries"} 8`)
 	k.expectEvent(t, "kube-system", "consul-sync-status", "RemovalHeld")
 	confirm(t, k, "0123456789ab") // another set
 	k.remove(t, "shop", "m08")
-	eventually(t, func() error {
-		if next := heldID(t, k, "entries"); next == id {
-			return fmt.Errorf("the hold is still the first one")
-		}
-		return nil
-	})
-	confirm(t, k, id) // the set has grown since
+	grown := heldID(t, k, "entries", 9)
+	confirm(t, k, id)
 	c.expect(t, "c1", append(want, added)...)
-	confirm(t, k, heldID(t, k, "entries"))
+	confirm(t, k, grown)
 	c.expect(t, "c1", append(want[9:], added)...)
 	eventually(t, func() error { // a confirmation holds once
 		m, err := k.api.CoreV1().ConfigMaps("kube-system").Get(t.Context(), "consul-sync-status", metav1.GetOptions{})
@@ -286,18 +291,12 @@ func testImportGuard(t *testing.T, k *cluster, c *consul) {
 	c.start(t)
 	c.token(t, s.token, rules+readRules)
 	c.instance(t, "db", "198.51.100.10", 5432, api.HealthPassing)
-	id := heldID(t, k, "endpoints")
+	heldID(t, k, "endpoints", 9)
 	k.expectEndpoints(t, "shop", "db", slices.Sorted(slices.Values(append(slices.Clone(want), "198.51.100.10:5432")))...)
 	// An instance that fails leaves at once, for it is known.
 	c.instance(t, "db", "198.51.100.1", 5432, api.HealthCritical)
 	k.expectEndpoints(t, "shop", "db", slices.Sorted(slices.Values(append(slices.Clone(want[1:]), "198.51.100.10:5432")))...)
-	eventually(t, func() error {
-		if heldID(t, k, "endpoints") == id {
-			return fmt.Errorf("the hold is still the first one")
-		}
-		return nil
-	})
-	confirm(t, k, heldID(t, k, "endpoints"))
+	confirm(t, k, heldID(t, k, "endpoints", 8))
 	k.expectEndpoints(t, "shop", "db", "198.51.100.10:5432")
 }
 
@@ -409,21 +408,72 @@ func testTwoClusters(t *testing.T, k *cluster, c *consul) {
 	}
 	want := many(t, k, 8)
 	many(t, other, 8)
-	first := a.start(t)
-	b.start(t)
+	first, second := a.start(t), b.start(t)
 	c.expect(t, "c1", want...)
 	c.expect(t, "c2", want...)
 	// Services of one cluster go, and those of the same names in the other one stay.
 	k.remove(t, "shop", "m00")
 	c.expect(t, "c1", want[1:]...)
 	first.kill()
+	second.kill() // all are gone when it looks again
 	for i := range 8 {
 		other.remove(t, "shop", fmt.Sprintf("m%02d", i))
 	}
-	confirm(t, other, heldID(t, other, "entries"))
+	b.start(t)
+	confirm(t, other, heldID(t, other, "entries", 8))
 	c.expect(t, "c2")
 	c.expect(t, "c1", want[1:]...)
 	a.start(t).expectPage(t, "/readyz", "in step")
 	c.expect(t, "c1", want[1:]...)
 	c.expect(t, "c2")
+}
+
+// testNodePorts exports a Service at a port of the nodes, which is annotated while the program runs, with the rights
+// that a plan gives a cluster that may take some names.
+func testNodePorts(t *testing.T, k *cluster, c *consul) {
+	s := newSyncer(t, k, c, "c1", "import: [{service: db, namespace: shop, name: db, port: 80}]\n")
+	s.names = "shop-*"
+	c.token(t, s.token, readRules+`node "kaas-c1" { policy = "write" }
+service_prefix "" { policy = "read" }
+service_prefix "shop-" { policy = "write" }
+service_prefix "kaas-" { policy = "read" }
+service "consul" { policy = "read" }
+`)
+	node, err := k.api.CoreV1().Nodes().Create(
+		t.Context(), &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n1"}}, metav1.CreateOptions{},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	node.Status.Conditions = []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue}}
+	node.Status.Addresses = []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.88.0.11"}}
+	if _, err := k.api.CoreV1().Nodes().UpdateStatus(t.Context(), node, metav1.UpdateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.api.Catalog().Register(&api.CatalogRegistration{
+		Node: "kaas-c1", Address: "127.0.0.1",
+		NodeMeta: map[string]string{"kaas-owner": "director-1", "kaas-cluster": "c1"},
+		Service: &api.AgentService{
+			ID: "kaas-api", Service: "kaas-api",
+			Meta: map[string]string{"kaas-owner": "director-1", "kaas-writer": "director"},
+		},
+	}, nil); err != nil {
+		t.Fatal(err)
+	}
+	c.instance(t, "db", "198.51.100.1", 80, api.HealthPassing)
+	k.add(t, "shop", "front", "192.0.2.1", map[string]string{"consul.kaas/export": "false"})
+	change := func(patch string) {
+		t.Helper()
+		_, err := k.api.CoreV1().Services("shop").Patch(
+			t.Context(), "front", types.MergePatchType, []byte(patch), metav1.PatchOptions{},
+		)
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	change(`{"spec":{"type":"NodePort","ports":[{"port":80,"nodePort":30080}],"allocateLoadBalancerNodePorts":null}}`)
+	s.start(t)
+	k.expectEndpoints(t, "shop", "db", "198.51.100.1:80")
+	change(`{"metadata":{"annotations":{"consul.kaas/export":"true","consul.kaas/name":"shop-web"}}}`)
+	c.expect(t, "c1", "kaas-api kaas-api ", "service:shop:front:30080:10.88.0.11 shop-web passing")
 }

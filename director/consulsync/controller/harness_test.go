@@ -37,8 +37,10 @@ const (
 	envConsul = "KAAS_CONSUL"
 
 	patience = 2 * time.Minute
-	// rules are the rights that docs/operate/consul-sync.md asks for, without those for imports.
-	rules     = "node_prefix \"kaas-\" { policy = \"write\" }\nservice_prefix \"\" { policy = \"write\" }\n"
+	// rules are those that plans give to the syncs of clusters, for all clusters at once, and without those for
+	// imports.
+	rules = "node_prefix \"kaas-\" { policy = \"write\" }\nservice_prefix \"\" { policy = \"write\" }\n" +
+		"service_prefix \"kaas-\" { policy = \"read\" }\nservice \"consul\" { policy = \"read\" }\n"
 	readRules = "node_prefix \"\" { policy = \"read\" }\n"
 	account   = "system:serviceaccount:kube-system:consul-sync"
 )
@@ -264,7 +266,9 @@ func startCluster(t *testing.T) *cluster {
 // namespace makes a namespace that may be imported to.
 func (c *cluster) namespace(t *testing.T, name string) {
 	t.Helper()
-	_, err := c.api.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
+	_, err := c.api.CoreV1().
+		Namespaces().
+		Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: name}}, metav1.CreateOptions{})
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		t.Fatal(err)
 	}
@@ -325,7 +329,11 @@ func (c *cluster) clear(t *testing.T) {
 			c.remove(t, s.Namespace, s.Name)
 		}
 	}
-	parts := must[*discoveryv1.EndpointSliceList](t)(c.api.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{}))
+	parts := must[*discoveryv1.EndpointSliceList](
+		t,
+	)(
+		c.api.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{}),
+	)
 	for _, s := range parts.Items {
 		_ = c.api.DiscoveryV1().EndpointSlices(s.Namespace).Delete(t.Context(), s.Name, metav1.DeleteOptions{})
 	}
@@ -410,6 +418,7 @@ type syncer struct {
 	dir, uid, token string
 	consul          *consul
 	more            string // of the configuration
+	names           string // that may be exported, separated by commas; empty for all
 }
 
 func newSyncer(t *testing.T, k *cluster, c *consul, uid, more string) *syncer {
@@ -426,9 +435,17 @@ func newSyncer(t *testing.T, k *cluster, c *consul, uid, more string) *syncer {
 func (s *syncer) start(t *testing.T) *replica {
 	t.Helper()
 	listen := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
-	text := fmt.Sprintf("owner: director-1\ncluster: %s\nlisten: %s\nkubeconfig: %s\nresync: 5s\nexport: {loadBalancer: true, "+
-		"annotated: true, ingress: true}\nconsul: {addresses: [%q], tokenFile: %s}\n%s",
-		s.uid, listen, filepath.Join(s.dir, "kubeconfig"), s.consul.url, filepath.Join(s.dir, "token"), s.more)
+	text := fmt.Sprintf(
+		"owner: director-1\ncluster: %s\nlisten: %s\nkubeconfig: %s\nresync: 5s\nexport: {loadBalancer: true, "+
+			"annotated: true, ingress: true, names: [%s]}\nconsul: {addresses: [%q], tokenFile: %s}\n%s",
+		s.uid,
+		listen,
+		filepath.Join(s.dir, "kubeconfig"),
+		s.names,
+		s.consul.url,
+		filepath.Join(s.dir, "token"),
+		s.more,
+	)
 	file := filepath.Join(t.TempDir(), "config.yaml")
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)

@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	firstRetry = time.Second
-	lastRetry  = 30 * time.Second
+	firstRetry  = time.Second
+	outageRetry = 5 * time.Second // for the passes alone, which tell the queries that wait when Consul is back
+	lastRetry   = 30 * time.Second
 	// pace is the least time between two answers of a query that waits: a busy catalog answers at once, again and
 	// again.
 	pace = 500 * time.Millisecond
@@ -30,10 +31,28 @@ type watcher struct {
 
 	mu    sync.Mutex
 	known map[source][]consulsync.Instance
+	ended chan struct{} // closed when Consul is back after an outage
 }
 
 func newWatcher(c *catalog, log *slog.Logger, changed func()) *watcher {
-	return &watcher{catalog: c, log: log, changed: changed, known: map[source][]consulsync.Instance{}}
+	return &watcher{
+		catalog: c, log: log, changed: changed, known: map[source][]consulsync.Instance{}, ended: make(chan struct{}),
+	}
+}
+
+// back tells the queries that failed that Consul answers again.
+func (w *watcher) back() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	close(w.ended)
+	w.ended = make(chan struct{})
+}
+
+// outage returns what is closed when back is called next.
+func (w *watcher) outage() <-chan struct{} {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.ended
 }
 
 // instances returns what Consul said last, and whether it has said anything yet.
@@ -56,7 +75,7 @@ func (w *watcher) run(ctx context.Context, imports []consulsync.Import) {
 		}
 		started[s] = true
 		wg.Go(func() {
-			follow(ctx, w.log.With("service", s.service), func(ctx context.Context, index uint64) (uint64, error) {
+			w.follow(ctx, w.log.With("service", s.service), func(ctx context.Context, index uint64) (uint64, error) {
 				all, index, err := w.catalog.instances(ctx, s.service, s.tag, index)
 				if err != nil {
 					return 0, err
@@ -70,7 +89,7 @@ func (w *watcher) run(ctx context.Context, imports []consulsync.Import) {
 		})
 	}
 	wg.Go(func() {
-		follow(ctx, w.log, func(ctx context.Context, index uint64) (uint64, error) {
+		w.follow(ctx, w.log, func(ctx context.Context, index uint64) (uint64, error) {
 			index, err := w.catalog.wait(ctx, index)
 			if err == nil {
 				w.changed()
@@ -80,35 +99,48 @@ func (w *watcher) run(ctx context.Context, imports []consulsync.Import) {
 	})
 }
 
-// follow calls query again and again with the index that it returned last, slower and slower while it fails.
-func follow(ctx context.Context, log *slog.Logger, query func(context.Context, uint64) (uint64, error)) {
+// follow calls query again and again with the index that it returned last, slower and slower while it fails, and soon
+// once Consul is back.
+func (w *watcher) follow(
+	ctx context.Context, log *slog.Logger, query func(context.Context, uint64) (uint64, error),
+) {
 	var index uint64
 	retry := firstRetry
 	for ctx.Err() == nil {
+		// Before the query: it may fail while Consul comes back.
+		ended := w.outage()
 		call, cancel := context.WithTimeout(ctx, blocking+blocking/16+callLimit) // Consul adds up to a 16th
 		next, err := query(call, index)
 		cancel()
-		wait := pace
 		switch {
 		case ctx.Err() != nil:
 			return
 		case err != nil:
 			log.WarnContext(ctx, "Consul does not tell about changes", "err", err, "hint", director.HintOf(err))
-			index, wait = 0, retry+rand.N(retry)
+			index = 0
+			if !sleepUntil(ctx, ended, retry+rand.N(retry)) {
+				sleep(ctx, rand.N(firstRetry)) // each import has a query, and so has every cluster
+			}
 			retry = min(2*retry, lastRetry)
 		default:
 			index, retry = next, firstRetry
+			sleep(ctx, pace)
 		}
-		sleep(ctx, wait)
 	}
 }
 
-// sleep waits for d or the end of ctx.
-func sleep(ctx context.Context, d time.Duration) {
+// sleepUntil waits for d or the end of ctx, and returns false if event was closed before.
+func sleepUntil(ctx context.Context, event <-chan struct{}, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
 	select {
+	case <-event:
+		return false
 	case <-t.C:
 	case <-ctx.Done():
 	}
+	return true
 }
+
+// sleep waits for d or the end of ctx.
+func sleep(ctx context.Context, d time.Duration) { sleepUntil(ctx, nil, d) }

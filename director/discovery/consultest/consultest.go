@@ -1,4 +1,4 @@
-// Package consultest starts a real Consul for tests: one server over TLS whose ACLs deny by default.
+// Package consultest starts a real Consul for tests: one server or three, over TLS, whose ACLs deny by default.
 package consultest
 
 import (
@@ -10,6 +10,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
+	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
 	"errors"
@@ -22,6 +23,8 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
+	"syscall"
 	"testing"
 	"time"
 
@@ -42,18 +45,42 @@ const (
 
 // Server is a running Consul.
 type Server struct {
-	URL        string // https://127.0.0.1:PORT
+	URL        string // https://ADDRESS:PORT
 	CA         string // PEM
 	Management string // a token that may do everything
+	Gossip     string // key of the datacenter
+	Join       string // where agents join it
+	DNS        string // where it answers names
+	Binary     string // path of the program
 
-	binary, dir string
-	cmd         *exec.Cmd
-	said        *bytes.Buffer
+	node    string // its name, and that of its directory below dir
+	address string
+	ports   []int  // of HTTPS, servers, gossip, DNS
+	dir     string // what all servers of the datacenter share
+	cmd     *exec.Cmd
+	said    *bytes.Buffer
 }
 
-// Start starts a server with nothing in it, and ends it with the test. Without the binary the test is skipped, or fails
-// if KAAS_REQUIRE_REAL is set: test/consul/build.sh builds it.
-func Start(t *testing.T) *Server {
+// Start starts a server with nothing in it on loopback, and ends it with the test. Without the binary the test is
+// skipped, or fails if KAAS_REQUIRE_REAL is set: test/consul/build.sh builds it.
+func Start(t testing.TB) *Server {
+	t.Helper()
+	return StartAt(t, "127.0.0.1")
+}
+
+// StartAt is Start at another address of the machine.
+func StartAt(t testing.TB, address string) *Server {
+	t.Helper()
+	return start(t, address, 1)[0]
+}
+
+// StartThree is Start for three servers that elect a leader.
+func StartThree(t testing.TB) []*Server {
+	t.Helper()
+	return start(t, "127.0.0.1", 3)
+}
+
+func start(t testing.TB, address string, count int) []*Server {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
 	build := filepath.Join(filepath.Dir(here), "../../../test/consul/build.sh")
@@ -64,30 +91,66 @@ func Start(t *testing.T) *Server {
 		}
 		t.Fatalf("Consul is not built: test/consul/build.sh: %v", err)
 	}
-	s := &Server{binary: strings.TrimSpace(string(out)), dir: t.TempDir(), Management: uuid.NewString()}
-	s.certificates(t)
-	s.configure(t)
-	t.Cleanup(func() {
-		s.Stop()
-		if t.Failed() {
-			t.Logf("the end of what Consul said:\n%s", s.said.Bytes()[max(0, s.said.Len()-4000):])
-		}
-	})
-	s.Run(t)
-	return s
+	key := make([]byte, 32)
+	if _, err := rand.Read(key); err != nil {
+		t.Fatal(err)
+	}
+	first := Server{
+		Binary: strings.TrimSpace(string(out)), dir: t.TempDir(), Management: uuid.NewString(),
+		Gossip: base64.StdEncoding.EncodeToString(key), address: address,
+	}
+	first.certificates(t)
+	servers := make([]*Server, count)
+	ports := FreePorts(t, 4*count)
+	for i := range servers {
+		s := first
+		s.node, s.ports = "server"+strconv.Itoa(i+1), ports[4*i:4*i+4]
+		s.URL, s.Join, s.DNS = "https://"+s.at(s.ports[0]), s.at(s.ports[2]), s.at(s.ports[3])
+		servers[i] = &s
+	}
+	for _, s := range servers {
+		s.configure(t, servers)
+		t.Cleanup(func() {
+			s.Stop()
+			if t.Failed() {
+				t.Logf("the end of what %s said:\n%s", s.node, s.said.Bytes()[max(0, s.said.Len()-4000):])
+			}
+		})
+		s.Begin(t)
+	}
+	for _, s := range servers {
+		s.await(t)
+	}
+	return servers
 }
 
-// Run starts the server again after Stop, and waits until it leads.
-func (s *Server) Run(t *testing.T) {
+// Node is the name of the server in its datacenter.
+func (s *Server) Node() string { return s.node }
+
+func (s *Server) at(port int) string { return net.JoinHostPort(s.address, strconv.Itoa(port)) }
+
+// Run starts the server again after Stop, and waits until it answers for a leader.
+func (s *Server) Run(t testing.TB) {
+	t.Helper()
+	s.Begin(t)
+	s.await(t)
+}
+
+// Begin is Run without the wait.
+func (s *Server) Begin(t testing.TB) {
 	t.Helper()
 	s.said = &bytes.Buffer{}
 	s.cmd = exec.CommandContext(
-		context.WithoutCancel(t.Context()), s.binary, "agent", "-config-file", filepath.Join(s.dir, "config.json"),
+		context.WithoutCancel(t.Context()), s.Binary, "agent", "-config-file", filepath.Join(s.dir, s.node+".json"),
 	)
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = []string{"HOME=" + s.dir}, s.said, s.said
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
+}
+
+func (s *Server) await(t testing.TB) {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -117,15 +180,49 @@ func (s *Server) Stop() {
 }
 
 // Wipe removes the data of a server that was stopped.
-func (s *Server) Wipe(t *testing.T) {
+func (s *Server) Wipe(t testing.TB) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(s.dir, "data")); err != nil {
+	if err := os.RemoveAll(filepath.Join(s.dir, s.node)); err != nil {
 		t.Fatal(err)
 	}
 }
 
+// Agent starts an agent with files of configuration, and ends it with the test. What it returns sends the agent a
+// signal, and waits until it has ended; after SIGHUP the agent runs on with what it reads again.
+func (s *Server) Agent(t testing.TB, configs ...string) (end func(os.Signal)) {
+	t.Helper()
+	said := &bytes.Buffer{}
+	args := []string{"agent"}
+	for _, c := range configs {
+		args = append(args, "-config-file", c)
+	}
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), s.Binary, args...)
+	cmd.Env, cmd.Stdout, cmd.Stderr = []string{"HOME=" + s.dir}, said, said
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var once sync.Once
+	end = func(signal os.Signal) {
+		if signal == syscall.SIGHUP {
+			_ = cmd.Process.Signal(signal)
+			return
+		}
+		once.Do(func() {
+			_ = cmd.Process.Signal(signal)
+			_ = cmd.Wait()
+		})
+	}
+	t.Cleanup(func() {
+		end(os.Kill)
+		if t.Failed() {
+			t.Logf("the end of what the agent said:\n%s", said.Bytes()[max(0, said.Len()-4000):])
+		}
+	})
+	return end
+}
+
 // Client returns a client with the token.
-func (s *Server) Client(t *testing.T, token string) *api.Client {
+func (s *Server) Client(t testing.TB, token string) *api.Client {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(s.CA))
@@ -142,7 +239,7 @@ func (s *Server) Client(t *testing.T, token string) *api.Client {
 }
 
 // Token makes a token with the rules, and returns it with how its rules are changed.
-func (s *Server) Token(t *testing.T, rules string) (token string, change func(rules string)) {
+func (s *Server) Token(t testing.TB, rules string) (token string, change func(rules string)) {
 	t.Helper()
 	acl := s.Client(t, s.Management).ACL()
 	p, _, err := acl.PolicyCreate(&api.ACLPolicy{Name: "p-" + uuid.NewString(), Rules: rules}, nil)
@@ -162,16 +259,21 @@ func (s *Server) Token(t *testing.T, rules string) (token string, change func(ru
 	}
 }
 
-func (s *Server) configure(t *testing.T) {
+func (s *Server) configure(t testing.TB, all []*Server) {
 	t.Helper()
-	ports := freePorts(t, 3)
-	s.URL = "https://127.0.0.1:" + strconv.Itoa(ports[0])
+	var others []string
+	for _, o := range all {
+		if o != s {
+			others = append(others, o.Join)
+		}
+	}
 	text, err := json.Marshal(map[string]any{
-		"datacenter": Datacenter, "node_name": "server1", "server": true, "bootstrap": true,
-		"data_dir": filepath.Join(s.dir, "data"), "bind_addr": "127.0.0.1", "client_addr": "127.0.0.1",
+		"datacenter": Datacenter, "node_name": s.node, "server": true, "bootstrap_expect": len(all),
+		"retry_join": others, "retry_interval": "1s",
+		"data_dir": filepath.Join(s.dir, s.node), "encrypt": s.Gossip, "bind_addr": s.address, "client_addr": s.address,
 		"ports": map[string]int{
-			"http": -1, "https": ports[0], "server": ports[1], "serf_lan": ports[2], "serf_wan": -1, "dns": -1,
-			"grpc": -1, "grpc_tls": -1,
+			"http": -1, "https": s.ports[0], "server": s.ports[1], "serf_lan": s.ports[2], "serf_wan": -1,
+			"dns": s.ports[3], "grpc": -1, "grpc_tls": -1,
 		},
 		"tls": map[string]any{"defaults": map[string]any{
 			"ca_file": filepath.Join(s.dir, "ca.pem"), "cert_file": filepath.Join(s.dir, "cert.pem"),
@@ -179,21 +281,24 @@ func (s *Server) configure(t *testing.T) {
 		}},
 		"acl": map[string]any{
 			"enabled": true, "default_policy": "deny",
-			"tokens": map[string]string{"initial_management": s.Management, "agent": s.Management},
+			"tokens": map[string]string{
+				"initial_management": s.Management, "agent": s.Management, "dns": s.Management,
+			},
 		},
 		"limits":      map[string]int{"http_max_conns_per_client": 1000},
 		"performance": map[string]int{"raft_multiplier": 1}, "connect": map[string]bool{"enabled": false},
 		"disable_update_check": true, "log_level": "warn",
 	})
 	if err == nil {
-		err = os.WriteFile(filepath.Join(s.dir, "config.json"), text, 0o600)
+		err = os.WriteFile(filepath.Join(s.dir, s.node+".json"), text, 0o600)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
 }
 
-func freePorts(t *testing.T, n int) []int {
+// FreePorts returns ports of the loopback address that nothing listens at.
+func FreePorts(t testing.TB, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {
@@ -208,7 +313,7 @@ func freePorts(t *testing.T, n int) []int {
 }
 
 // certificates makes an authority and a certificate for the server.
-func (s *Server) certificates(t *testing.T) {
+func (s *Server) certificates(t testing.TB) {
 	t.Helper()
 	caKey, err1 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	key, err2 := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

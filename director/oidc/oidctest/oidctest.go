@@ -87,9 +87,16 @@ func (p *people) SetUserinfoFromToken(
 	return err
 }
 
-// Start starts a provider whose client may redirect to these addresses.
+// Start starts a provider whose client may redirect to these addresses. It ends with the test.
 func Start(t *testing.T, redirects ...string) *Server {
 	t.Helper()
+	s := New(redirects...)
+	t.Cleanup(s.Close)
+	return s
+}
+
+// New starts a provider whose client may redirect to these addresses, until Close.
+func New(redirects ...string) *Server {
 	s := &Server{store: &people{users: map[string]*storage.User{}, groups: map[string][]string{}}}
 	client := storage.WebClient(ClientID, Secret, redirects...)
 	storage.RegisterClients(client)
@@ -105,7 +112,6 @@ func Start(t *testing.T, redirects ...string) *Server {
 		}
 		handler.ServeHTTP(w, r)
 	}))
-	t.Cleanup(s.http.Close)
 	s.Issuer = s.http.URL
 	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
 	handler = exampleop.SetupServer(
@@ -113,6 +119,9 @@ func Start(t *testing.T, redirects ...string) *Server {
 	)
 	return s
 }
+
+// Close ends the provider.
+func (s *Server) Close() { s.http.Close() }
 
 // Person adds a person, or changes what there is of the person with the id.
 func (s *Server) Person(id, name, password string, groups ...string) {

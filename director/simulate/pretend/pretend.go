@@ -54,6 +54,13 @@ const (
 // Called reports whether the program was started under the stand-in's name.
 func Called(arg0 string) bool { return filepath.Base(arg0) == Name }
 
+// StandIn ends a program that was called by the name of the stand-in, as the stand-in. It returns in any other program.
+func StandIn() {
+	if Called(os.Args[0]) {
+		os.Exit(Main(os.Args, os.Stderr))
+	}
+}
+
 // Main plays the playbook and returns the exit code of ansible-playbook. args are those of the command line, with the
 // program's name.
 func Main(args []string, errs io.Writer) int {

@@ -30,6 +30,12 @@ CUTS = int(os.environ.get("KAAS_CUTS", "1"))
 SEED = os.environ.get("KAAS_SEED", "") or str(random.SystemRandom().randrange(10**6))
 
 
+def remove(path):
+    """Remove a directory, unless there is none."""
+    if os.path.exists(path):
+        shutil.rmtree(path)
+
+
 class Ready(http.server.BaseHTTPRequestHandler):
     """An API server that is ready, and the director that has the release's programs."""
 
@@ -101,7 +107,7 @@ class Plays(unittest.TestCase):
     def begin(self, installed=NEW, **cluster):
         """Stand the world up: the cluster, and a machine that has the programs of a version and nothing of Kubernetes."""
         for path in ("/etc/kubernetes", "/var/lib/kubelet", "/var/lib/etcd", self.world + "/units", self.world + "/bin"):
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
             os.makedirs(path)
         self.file("/etc/machine-id", "machine-of-this\n")
         self.file(self.world + "/calls", "")
@@ -321,8 +327,8 @@ class Plays(unittest.TestCase):
             self.begin(nodes=[node("m9")], namespaces=[{"metadata": {"name": "default"}}], customresourcedefinitions=[],
                        secrets=[{"metadata": {"name": "a", "namespace": "default"}}], keys=keys,
                        values=[{"key": base64.b64encode(keys[2].encode()).decode(), "value": value}])
-            shutil.rmtree("/var/lib/kaas", ignore_errors=True)
-            shutil.rmtree("/etc/systemd/system", ignore_errors=True)
+            remove("/var/lib/kaas")
+            remove("/etc/systemd/system")
             self.file("/var/lib/kaas/etcd-restore/snapshot.db", "snapshot")
             self.file("/var/lib/kaas/etcd-restore/staged.json", json.dumps({
                 "id": "p1", "backup": "b1", "revision": 7, "size": 8, "sha256": hashlib.sha256(b"snapshot").hexdigest()}))
@@ -372,6 +378,64 @@ esac
         self.prove("consul_sync", "m1", lambda: self.begin(nodes=[node("m1", master=True)]), verify,
                        consul_settings=json.dumps(settings), consul_token="s3cret", consul_sync_kubeconfig=self.world + "/admin.conf")
 
+    def test_consul_sync_remove(self):
+        ours = ["deployment/consul-sync", "secret/consul-sync-token", "configmap/consul-sync", "clusterrole/consul-sync-import", "serviceaccount/consul-sync"]
+
+        def begin():
+            self.begin(nodes=[node("m1", master=True)], services=[{"metadata": {"name": "db", "namespace": "shop"}}], endpointslices=[],
+                       rolebindings=[{"metadata": {"name": "consul-sync-import", "namespace": "shop"}}],
+                       applied=dict({name: "x" for name in ours}, **{"configmap/coredns": "x"}))
+
+        def verify():
+            self.assertEqual((list(self.things("applied")), self.things("services"), self.things("rolebindings")), (["configmap/coredns"], [], []))
+            calls = self.calls("kubectl delete")
+            self.assertIn("deployment consul-sync", calls[0], "the program would make again what goes")
+        self.prove("consul_sync_remove", "m1", begin, verify, consul_sync_kubeconfig=self.world + "/admin.conf")
+
+    def test_consul_agents(self):
+        root = self.world + "/agent"
+        told = {"owner": "d1", "datacenter": "dc1", "domain": "consul", "join": ["10.0.0.11:8301"], "ca": "CA", "networks": ["10.9.0.0/16"]}
+        more = {"consul_agent_root": root, "consul_agent_live": False, "consul_agents": json.dumps(told), "consul_gossip_key": "key",
+                "consul_agent_tokens": json.dumps({"w1": "s3cret", "m1": "other"})}
+
+        def begin():
+            remove(root)
+            remove(self.world + "/node")
+            self.begin(nodes=[node("m1", master=True), node("w1")])
+            self.file(root + "/usr/bin/consul", "", 0o755)
+
+        def verify():
+            with open(root + "/etc/consul.d/director.json", encoding="utf-8") as file:
+                config = json.load(file)
+            self.assertEqual((config["acl"]["tokens"]["agent"], config["encrypt"], config["node_name"], config["bind_addr"]), ("s3cret", "key", "kaas-w1", "10.0.0.4"))
+            self.assertEqual(config["node_meta"], {"kaas-owner": "d1", "kaas-cluster": "4f1c", "kaas-node": "w1"})
+            with open(root + "/etc/consul.d/director-services.json", encoding="utf-8") as file:
+                self.assertEqual(json.load(file), {"services": []})
+            with open(self.world + "/node/w1/etc/kaas/firewall.nft", encoding="utf-8") as file:
+                self.assertIn("chain consul-gossip {\n        ip saddr 10.0.0.1 accept", file.read())
+        self.prove("consul_agents", "w1", begin, verify, **more)
+        more["consul_agents"] = ""
+
+        def gone():
+            self.assertFalse(os.path.exists(root + "/etc/consul.d/director.json"))
+            with open(self.world + "/node/w1/etc/kaas/firewall.nft", encoding="utf-8") as file:
+                self.assertNotIn("consul", file.read())
+
+        def installed():
+            begin()
+            self.play("consul_agents", "w1", **dict(more, consul_agents=json.dumps(told)))
+        self.prove("consul_agents_remove", "w1", installed, gone, **more)
+
+    def test_cluster_dns(self):
+        more = {"cluster_dns_kubeconfig": self.world + "/admin.conf", "dns_upstreams": ["/etc/resolv.conf"], "cluster_dns_domain": "cluster.local"}
+
+        def verify(there):
+            self.assertEqual("forward . 10.0.0.11:8600" in self.things("applied")["configmap/coredns"], there)
+        self.prove("cluster_dns", "m1", lambda: self.begin(nodes=[node("m1", master=True)]), lambda: verify(True), consul_domain="consul",
+                   consul_dns_servers=["10.0.0.11:8600"], **more)
+        self.play("cluster_dns", "m1", consul_domain="", consul_dns_servers=[], **more)
+        verify(False)
+
     def test_drain_master(self):
         pod = {"metadata": {"name": "a", "namespace": "default", "ownerReferences": [{"kind": "ReplicaSet", "controller": True}]},
                "spec": {"nodeName": "m1"}}
@@ -389,7 +453,7 @@ esac
     def fresh(self, **cluster):
         """Stand the world up with a machine that nobody has prepared."""
         for path in (self.world + "/node", "/etc/containerd", "/etc/cni"):
-            shutil.rmtree(path, ignore_errors=True)
+            remove(path)
         self.begin(**cluster)
 
     def test_api_balancer(self):

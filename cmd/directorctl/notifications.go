@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/model"
+)
+
+func (a *planCommands) notificationsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use: "notifications", Short: "Show and test who is told what waits and what went wrong", Args: exact(),
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	keys := keyCommands{
+		planCommands: a, names: notificationNames, arg: "NOTIFICATION", of: "a notification",
+		keys: (*client.Client).NotificationKeys, secret: (*client.Client).NotificationSecret,
+		rotate: (*client.Client).RotateNotificationKey,
+	}
+	cmd.AddCommand(
+		a.notificationsListCommand(), a.notificationsTestCommand(), a.notificationsMessagesCommand(),
+		keys.showCommand(), keys.rotateCommand(),
+	)
+	return cmd
+}
+
+func notificationNames(ctx context.Context, c *client.Client, _ []string) []string {
+	return documentNames(ctx, c, model.KindNotification)
+}
+
+func (a *planCommands) notificationsListCommand() *cobra.Command {
+	form := formTable
+	cmd := &cobra.Command{
+		Use: "list", Short: "List who is told what", Args: exact(),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			v, err := api.Notifications(cmd.Context())
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				table(a.out, "NAME STATE ABOUT TO", func(row func(...string)) {
+					for _, n := range v.Items {
+						state := "active"
+						switch {
+						case n.Gone:
+							state = "gone"
+						case n.QuietUntil != nil:
+							state = "quiet until " + n.QuietUntil.UTC().Format(time.RFC3339)
+						}
+						row(n.Name, state, strings.Join(n.About, ","), strings.Join(n.To, ","))
+					}
+				})
+			})
+		}),
+	}
+	outputFlag(cmd, &form)
+	return cmd
+}
+
+func (a *planCommands) notificationsTestCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "test NOTIFICATION", Short: "Send a test, once, also in a quiet time", Args: exact("NOTIFICATION"),
+		ValidArgsFunction: a.complete(0, notificationNames),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			m, err := api.TestNotification(cmd.Context(), args[0])
+			if err != nil {
+				return err
+			}
+			if m.State != "sent" {
+				return director.Errorf(
+					director.KindUnavailable, "directorctl.notifications", "%s was not received by Notification/%s: %s",
+					m.ID, m.Notification, m.Problem,
+				).WithHint("check the document, its credentials, and what the server logs")
+			}
+			if m.Problem != "" {
+				say(a.out, "Notification/%s was received in part: %s\n", m.Notification, m.Problem)
+				return nil
+			}
+			say(a.out, "Notification/%s was received as %s\n", m.Notification, m.ID)
+			return nil
+		}),
+	}
+}
+
+func (a *planCommands) notificationsMessagesCommand() *cobra.Command {
+	form, name, limit := formTable, "", 50
+	cmd := &cobra.Command{
+		Use: "messages", Short: "List what was told and is due, the newest first", Args: exact(),
+		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
+			v, err := api.NotificationMessages(cmd.Context(), name, limit)
+			if err != nil {
+				return err
+			}
+			return a.show(form, v, func() {
+				table(a.out, "ID NOTIFICATION STATE TRIES AGE ITEMS TEXT", func(row func(...string)) {
+					for _, m := range v.Items {
+						about := "a test"
+						if len(m.Items) > 0 {
+							about = m.Items[0].Text
+						}
+						row(m.ID, m.Notification, m.State, strconv.Itoa(m.Attempts), age(time.Since(m.CreatedAt)),
+							strconv.Itoa(len(m.Items)+m.More), firstOf(m.Problem, about))
+					}
+				})
+			})
+		}),
+	}
+	f := cmd.Flags()
+	f.StringVar(&name, "notification", "", "only those of this notification")
+	f.IntVar(&limit, "limit", 50, "how many at most")
+	outputFlag(cmd, &form)
+	return cmd
+}

@@ -1,0 +1,217 @@
+package appliance
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"time"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/wire"
+)
+
+// A root that is tried has to be healthy for so long without a break; it is asked every so often.
+const (
+	healthyFor  = 20 * time.Second
+	healthEvery = 2 * time.Second
+)
+
+// Trial waits until the root that is tried is healthy, makes it the one that starts from now on, and lets the director
+// work. Otherwise it writes down what was wrong, and restarts the VM: the loader starts the former root then. It does
+// nothing at another start.
+func (p Place) Trial(ctx context.Context) error {
+	boot, err := booted()
+	if err != nil || !boot.Trial {
+		return err
+	}
+	if unwell := p.becomeHealthy(ctx, time.Duration(boot.Within)*time.Second, p.healthy); unwell != nil {
+		if ctx.Err() != nil {
+			return nil // the VM is being stopped, and its next start settles the change
+		}
+		err := p.blame(unwell)
+		_, rerr := command(ctx, nil, "systemctl", "reboot")
+		return errors.Join(err, rerr) // an error has the unit restart the VM by force
+	}
+	parts, err := partitions()
+	if err == nil {
+		err = setLoader(parts[partitionLoader], loaderBlock{slot: boot.Slot})
+	}
+	if err != nil {
+		return err // the unit restarts the VM
+	}
+	// From here on this root starts. Killed now, the next start ends the change.
+	s, err := p.Roots()
+	if err == nil && s.Change.Stage == rootdisk.Trying {
+		s.Change.Stage, s.Change.Ended = rootdisk.Done, time.Now().UTC()
+		err = p.saveRoots(s)
+	}
+	return errors.Join(err, p.ask(ctx, wire.ReleasePath, time.Minute))
+}
+
+// becomeHealthy returns nil when health has returned nil for long enough, and what is wrong if the time is up.
+func (p Place) becomeHealthy(ctx context.Context, within time.Duration, health func(context.Context) error) error {
+	end := time.Now().Add(within)
+	tick := time.NewTicker(healthEvery)
+	defer tick.Stop()
+	var since time.Time
+	for {
+		err := health(ctx)
+		switch {
+		case err != nil:
+			since = time.Time{}
+		case since.IsZero():
+			since = time.Now()
+		case time.Since(since) >= healthyFor:
+			return nil
+		}
+		if err != nil && time.Now().After(end) {
+			return director.Errorf(
+				director.KindUnavailable, opRoots, "the root was not healthy within %s: %w", within, err,
+			)
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-tick.C:
+		}
+	}
+}
+
+// blame writes down why the root that is tried is given up.
+func (p Place) blame(cause error) error {
+	s, err := p.Roots()
+	if err != nil || s.Change.Stage != rootdisk.Trying {
+		return err
+	}
+	s.Change.Reason = fmt.Sprintf(
+		"version %s did not become healthy: %s",
+		s.Change.To.Version,
+		director.MessageOf(cause),
+	)
+	s.Change.Hint = "look at the journal of that start: journalctl --boot=-1"
+	return p.saveRoots(s)
+}
+
+// healthy returns nil if the director answers, and says that it is ready.
+func (p Place) healthy(ctx context.Context) error {
+	url, err := p.readiness()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return director.Errorf(director.KindInternal, opRoots, "%w", err)
+	}
+	// It is this machine, and nothing secret is sent; the certificate may be the administrator's.
+	transport := &http.Transport{TLSClientConfig: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // see above
+	defer transport.CloseIdleConnections()
+	answer, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return director.Errorf(director.KindUnavailable, opRoots, "the director does not answer: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusOK {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4096))
+		return director.Errorf(
+			director.KindUnavailable,
+			opRoots,
+			"the director is not ready: %s",
+			printable(string(text)),
+		)
+	}
+	return nil
+}
+
+// readiness returns where the director says whether it is ready.
+func (p Place) readiness() (string, error) {
+	text, err := os.ReadFile(p.etc("director/director.yaml"))
+	var settings struct {
+		Listen string `yaml:"listen"`
+	}
+	if err == nil {
+		err = yaml.Unmarshal(text, &settings)
+	}
+	host, port := "", ""
+	if err == nil {
+		host, port, err = net.SplitHostPort(settings.Listen)
+	}
+	if err != nil {
+		return "", director.Errorf(director.KindUnavailable, opRoots, "the director is not set up: %w", err)
+	}
+	if ip := net.ParseIP(host); ip == nil || ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	return "https://" + net.JoinHostPort(host, port) + "/readyz", nil
+}
+
+// drain has the director start no more steps, and waits until those that run have ended, or for so long: the rest is
+// interrupted when it stops, and runs again. A director that does not run needs none of it.
+func (p Place) drain(ctx context.Context, wait time.Duration) error {
+	err := p.ask(ctx, wire.DrainPath, wait)
+	if errors.Is(err, context.DeadlineExceeded) || director.KindOf(err) == director.KindUnavailable {
+		return nil
+	}
+	return err
+}
+
+// ask sends the director a request through its socket for root, and waits for the answer.
+func (p Place) ask(ctx context.Context, path string, wait time.Duration) error {
+	ctx, cancel := context.WithTimeout(ctx, wait)
+	defer cancel()
+	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return (&net.Dialer{}).DialContext(ctx, "unix", p.data("director/"+wire.RescueSocket))
+	}}
+	defer transport.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://director"+path, bytes.NewReader(nil))
+	if err != nil {
+		return director.Errorf(director.KindInternal, opRoots, "%w", err)
+	}
+	answer, err := (&http.Client{Transport: transport}).Do(req)
+	if err != nil {
+		return director.Errorf(director.KindUnavailable, opRoots, "the director does not answer: %w", err)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode == http.StatusNoContent {
+		return nil
+	}
+	var problem wire.Problem
+	if err := json.NewDecoder(io.LimitReader(answer.Body, 1<<16)).Decode(&problem); err != nil {
+		return director.Errorf(director.KindInternal, opRoots, "the director answered %d", answer.StatusCode)
+	}
+	return director.Errorf(director.Kind(problem.Kind), opRoots, "%s", strings.TrimSpace(problem.Detail))
+}
+
+// Look writes down which roots there are. Each start of the VM calls it.
+func (p Place) Look(ctx context.Context) error {
+	boot, err := booted()
+	if err != nil {
+		return err
+	}
+	s, err := p.Roots()
+	if err != nil {
+		return err
+	}
+	if s.Running, err = p.runningRoot(boot); err != nil {
+		return err
+	}
+	if _, err := os.Stat(rootAt); errors.Is(err, os.ErrNotExist) {
+		return nil // started with director.root=rw, to look for faults
+	}
+	if s.Kept, err = keptRoot(ctx, boot.Slot.Other()); err != nil {
+		return err
+	}
+	return p.saveRoots(s)
+}

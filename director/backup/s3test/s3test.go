@@ -1,0 +1,123 @@
+// Package s3test starts a real S3 server for tests: over TLS, with one bucket in a directory.
+package s3test
+
+import (
+	"bytes"
+	"context"
+	"crypto/tls"
+	"errors"
+	"net"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/pki"
+)
+
+// EnvRequire makes tests fail, instead of being skipped, where the server cannot be built.
+const EnvRequire = "KAAS_REQUIRE_REAL"
+
+// Server is how one gets into the server.
+type Server struct {
+	URL, Bucket, Region string
+	CA                  string // in PEM
+	Key                 string // id of the access key
+	Secret              director.Secret
+}
+
+// Start starts the server until the test ends, and returns when it listens.
+func Start(tb testing.TB) Server {
+	tb.Helper()
+	_, here, _, _ := runtime.Caller(0)
+	build := filepath.Join(filepath.Dir(here), "../../../test/s3/build.sh")
+	out, err := exec.CommandContext(tb.Context(), build).Output()
+	if err != nil {
+		if os.Getenv(EnvRequire) == "" {
+			tb.Skipf("the S3 server cannot be built: %v", err)
+		}
+		tb.Fatal(err)
+	}
+	dir := tb.TempDir()
+	ca, pair, err := certificate()
+	if err == nil {
+		err = errors.Join(
+			os.WriteFile(filepath.Join(dir, "tls.crt"), []byte(pair.Cert), 0o600),
+			os.WriteFile(filepath.Join(dir, "tls.key"), []byte(pair.Key.Reveal()), 0o600),
+			os.MkdirAll(filepath.Join(dir, "data/clusters"), 0o700),
+		)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	address := freeAddress(tb)
+	// It serves until the test's other clean-ups are done.
+	ctx := context.WithoutCancel(tb.Context())
+	//nolint:gosec // our own build
+	cmd := exec.CommandContext(ctx, strings.TrimSpace(string(out)), "--port", address, "--cert",
+		filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "posix", filepath.Join(dir, "data"))
+	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=director", "ROOT_SECRET_KEY=a-key-of-the-test")
+	var said bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &said, &said
+	if err := cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+		if tb.Failed() {
+			tb.Logf("the server said:\n%s", said.String())
+		}
+	})
+	listens(tb, address)
+	return Server{
+		URL: "https://" + address, Bucket: "clusters", Region: "us-east-1", CA: ca, Key: "director",
+		Secret: "a-key-of-the-test",
+	}
+}
+
+// certificate makes an authority, and a certificate of it for loopback.
+func certificate() (ca string, pair pki.Pair, err error) {
+	authority, err := pki.NewCA("backups")
+	if err == nil {
+		pair, err = pki.ServerCert(authority, nil, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Hour)
+	}
+	return authority.Cert, pair, err
+}
+
+func freeAddress(tb testing.TB) string {
+	tb.Helper()
+	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = l.Close() }()
+	return l.Addr().String()
+}
+
+// listens returns when a TLS server answers at the address.
+func listens(tb testing.TB, address string) {
+	tb.Helper()
+	deadline := time.NewTimer(time.Minute)
+	defer deadline.Stop()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	d := tls.Dialer{Config: &tls.Config{InsecureSkipVerify: true}} //nolint:gosec // nothing is sent
+	for {
+		conn, err := d.DialContext(tb.Context(), "tcp", address)
+		if err == nil {
+			_ = conn.Close()
+			return
+		}
+		select {
+		case <-deadline.C:
+			tb.Fatal(err)
+		case <-tick.C:
+		}
+	}
+}

@@ -1,0 +1,98 @@
+package store
+
+import (
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/model"
+)
+
+func TestUnlooked(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		uids := map[string]string{}
+		err := update(t, s, func(tx *Tx) error {
+			for _, name := range []string{"a", "b", "c"} {
+				d := model.Document{
+					Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{},
+				}
+				if err := tx.PutDocument(d, "admin", time.Unix(1, 0)); err != nil {
+					return err
+				}
+			}
+			docs, err := tx.Documents()
+			for _, d := range docs {
+				uids[d.Metadata.Name] = d.UID
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		unlooked := func(since int64, want ...string) {
+			t.Helper()
+			var got []string
+			all, err := s.Unlooked(t.Context(), time.Unix(since, 0))
+			for _, u := range all {
+				if got = append(got, u.Name); u.UID != uids[u.Name] {
+					t.Errorf("%+v", u)
+				}
+			}
+			if err != nil || !slices.Equal(got, want) {
+				t.Errorf("%d: %v, %v, want %v", since, got, err, want)
+			}
+		}
+		claim := func(name string, since, now int64, want bool) {
+			t.Helper()
+			mine, err := s.ClaimSight(t.Context(), uids[name], time.Unix(since, 0), time.Unix(now, 0))
+			if err != nil || mine != want {
+				t.Errorf("%s: %v, %v", name, mine, err)
+			}
+		}
+		unlooked(100, "a", "b", "c")
+		claim("b", 100, 160, true)
+		claim("b", 100, 161, false)
+		unlooked(100, "a", "c")
+		claim("a", 150, 210, true)
+		unlooked(220, "c", "b", "a")
+		unlooked(200, "c", "b")
+	})
+}
+
+func TestMembers(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		if got, err := s.Members(t.Context()); err != nil || len(got) > 0 {
+			t.Errorf("an empty ledger: %v, %v", got, err)
+		}
+		err := update(t, s, func(tx *Tx) error {
+			for i := range 4 {
+				if err := tx.IntendMachine(director.Machine{
+					ID: fmt.Sprintf("m%d", i), ClusterUID: "u1", Cluster: "c1", Name: fmt.Sprintf("c1-%d", 9-i),
+					Role: director.RoleWorker, Network: "n", Address: fmt.Sprintf("10.0.0.%d", i),
+				}, time.Unix(1, 0)); err != nil {
+					return err
+				}
+			}
+			return tx.SetMembers("u1", []string{"c1-9", "c1-8", "c1-7"}, "v1.37.1")
+		})
+		if err == nil {
+			err = s.BuryMachine(t.Context(), "m0", time.Unix(2, 0))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.Members(t.Context())
+		if diff := cmp.Diff([]director.Member{
+			{ClusterUID: "u1", Cluster: "c1", Name: "c1-7", Address: "10.0.0.2"},
+			{ClusterUID: "u1", Cluster: "c1", Name: "c1-8", Address: "10.0.0.1"},
+		}, got); diff != "" || err != nil {
+			t.Error(diff, err)
+		}
+	})
+}

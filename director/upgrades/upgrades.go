@@ -1,0 +1,158 @@
+// Package upgrades shows which roots the director's appliance has, and asks for changes of it. The changes themselves
+// need rights that the director does not have: director/appliance makes them, as root, and says how far they are.
+package upgrades
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/signature"
+	"github.com/director-kaas/kaas/director/store"
+)
+
+// Uploads holds archives that have arrived. *imagestore.Store implements it.
+type Uploads interface {
+	Take(id string) (path string, drop func() error, release func(), err error)
+}
+
+// Config is what New needs.
+type Config struct {
+	Dir     string // of upgrades, on the appliance's data disk; empty on another machine
+	Inbox   string // of root, in the director's state directory
+	Store   *store.Store
+	Uploads Uploads
+	Keys    signature.Keyring // that may sign upgrades
+	Now     func() time.Time
+}
+
+// Service asks for changes of the root. It is safe for concurrent use.
+type Service struct{ c Config }
+
+// New returns a service.
+func New(c Config) *Service { return &Service{c} }
+
+const opUpgrade = "upgrades.ask"
+
+// State returns which roots there are and how far the last change is. Errors: not_found on a machine that is no
+// appliance.
+func (s *Service) State(_ context.Context) (rootdisk.State, error) {
+	var out rootdisk.State
+	if s.c.Dir == "" {
+		return out, director.Errorf(director.KindNotFound, opUpgrade, "this director does not run on its appliance").
+			WithHint("upgrade it as it was installed")
+	}
+	text, err := os.ReadFile(filepath.Join(s.c.Dir, rootdisk.StateFile))
+	if err == nil {
+		err = json.Unmarshal(text, &out)
+	}
+	if err != nil {
+		return out, director.Errorf(
+			director.KindInternal, opUpgrade, "the state of the appliance's roots cannot be read: %w", err,
+		)
+	}
+	if _, err := os.Lstat(s.inbox(rootdisk.RequestFile)); err == nil && out.Change.Stage.Ended() {
+		out.Change = rootdisk.Change{Stage: rootdisk.Checking} // it was asked for, and has not begun
+	}
+	return out, nil
+}
+
+func (s *Service) inbox(name string) string { return filepath.Join(s.c.Inbox, name) }
+
+// Upgrade asks for the root in an uploaded archive. What can be known is refused at once. Errors: conflict while
+// another change is made, and for a downgrade; invalid for an archive that no trusted key signed; not_found.
+func (s *Service) Upgrade(ctx context.Context, upload string, r rootdisk.Request) error {
+	r.Verb = rootdisk.VerbUpgrade
+	state, err := s.free(ctx)
+	if err != nil {
+		return err
+	}
+	path, drop, release, err := s.c.Uploads.Take(upload)
+	if err != nil {
+		return err
+	}
+	defer release()
+	f, err := os.Open(path)
+	if err != nil {
+		return director.Errorf(director.KindInternal, opUpgrade, "%w", err)
+	}
+	a, err := rootdisk.Open(f, s.c.Keys)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err := rootdisk.Newer(state.Running.Root, a.Manifest.Root); err != nil {
+		return err
+	}
+	to := s.inbox(rootdisk.UploadFile)
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return director.Errorf(director.KindInternal, opUpgrade, "%w", err)
+	}
+	if err := os.Link(path, to); err != nil {
+		return director.Errorf(director.KindInternal, opUpgrade, "the upgrade cannot be handed over: %w", err)
+	}
+	if err := s.ask(ctx, r, "Appliance/"+a.Manifest.Version); err != nil {
+		return errors.Join(err, os.Remove(to))
+	}
+	return drop()
+}
+
+// Rollback asks for the former root. Errors: conflict if none is kept, or another change is made.
+func (s *Service) Rollback(ctx context.Context, r rootdisk.Request) error {
+	r.Verb = rootdisk.VerbRollback
+	state, err := s.free(ctx)
+	if err != nil {
+		return err
+	}
+	if state.Kept == nil {
+		return director.Errorf(director.KindConflict, opUpgrade, "no former root is kept").
+			WithHint("there is one after an upgrade")
+	}
+	if state.Kept.Schema < state.Running.Schema && !r.LoseChanges {
+		return director.Errorf(
+			director.KindConflict, opUpgrade,
+			"version %s does not know the database of %s: the data of before the upgrade would be restored, and what "+
+				"has "+
+				"changed since be lost", state.Kept.Version, state.Running.Version,
+		).WithHint("agree to it: directorctl appliance rollback --lose-changes")
+	}
+	return s.ask(ctx, r, "Appliance/"+state.Kept.Version)
+}
+
+// free returns conflict while a change is made.
+func (s *Service) free(ctx context.Context) (rootdisk.State, error) {
+	state, err := s.State(ctx)
+	if err == nil && !state.Change.Stage.Ended() {
+		err = director.Errorf(director.KindConflict, opUpgrade, "another change of the root is being made").
+			WithHint("see how far it is: directorctl appliance status")
+	}
+	return state, err
+}
+
+// ask puts the request where root finds it.
+func (s *Service) ask(ctx context.Context, r rootdisk.Request, object string) error {
+	text, err := json.Marshal(r)
+	if err != nil {
+		return director.Errorf(director.KindInternal, opUpgrade, "%w", err)
+	}
+	err = s.c.Store.Update(ctx, func(tx *store.Tx) error {
+		return tx.Audit(s.c.Now(), r.By, r.Verb, object)
+	})
+	if err != nil {
+		return err
+	}
+	next := s.inbox(rootdisk.RequestFile) + ".new"
+	err = os.WriteFile(next, text, 0o600)
+	if err == nil {
+		err = os.Rename(next, s.inbox(rootdisk.RequestFile))
+	}
+	if err != nil {
+		return director.Errorf(director.KindInternal, opUpgrade, "the request cannot be written: %w", err)
+	}
+	return nil
+}
