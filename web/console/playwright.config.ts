@@ -1,11 +1,19 @@
+import { readdirSync } from 'node:fs'
+import { join } from 'node:path'
 import { defineConfig } from '@playwright/test'
 
 // The only machine that tests ask.
 const host = process.env.CONSOLE_REAL ? new URL(process.env.CONSOLE_REAL).hostname : '127.0.0.1'
 
+const tests = 'e2e'
+
 // The browser is Debian's. What it would ask its maker for by itself is switched off: nothing leaves this machine.
 export default defineConfig({
-  testDir: 'e2e',
+  testDir: tests,
+  // Each file is a project, and so has a worker and a director of its own: no test sees what another file has made.
+  projects: readdirSync(join(import.meta.dirname, tests))
+    .filter((f) => f.endsWith('.spec.ts'))
+    .map((f) => ({ name: f.replace('.spec.ts', ''), testMatch: f })),
   outputDir: process.env.CONSOLE_REAL ? '../../bin/console-results-real' : '../../bin/console-results',
   timeout: 300_000, // two cores are shared with the guests of other tests
   expect: { timeout: 60_000 },

@@ -9,6 +9,7 @@ for need in ../../bin/director ../../bin/directorctl ../../bin/pretend-ansible; 
         exit 1
     }
 done
+(cd ../.. && go build -o bin/test-provider ./test/provider)
 packages=$(../packages.sh .)
 [[ -d node_modules && ! -L node_modules ]] || ln -sfnT "$packages/node_modules" node_modules
 types=src/api/schema.d.ts

@@ -30,6 +30,32 @@ test('a backup is read, restored and deleted', async ({ page, director }) => {
   }
   await verb('Read to its end')
   await expect(row.getByText('damaged')).toHaveCount(0)
+
+  await verb('Take objects out')
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Namespace').fill('default')
+  await dialog.getByLabel('Your password').fill('wrong')
+  await dialog.getByRole('button', { name: 'Download' }).click()
+  await expect(dialog.getByRole('alert')).toContainText('password')
+  await accessible(page)
+  await dialog.getByLabel('Your password').fill(director.password)
+  await dialog.getByRole('button', { name: 'Download' }).click()
+  // The snapshot of a pretended cluster is none of etcd's.
+  await expect(dialog.getByRole('alert')).toContainText('the snapshot cannot be read')
+  await dialog.getByRole('button', { name: 'Cancel' }).click()
+
+  await page.getByRole('button', { name: 'Back up now' }).click()
+  await expect(dialog).toContainText('every target of the cluster')
+  await dialog.getByRole('button', { name: 'Make the plan' }).click()
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  await expect(page.getByText('done', { exact: true }).first()).toBeVisible({ timeout: 180_000 })
+  await page.goto('/backups')
+  await expect(table.getByRole('row')).toHaveCount(3)
+  const second = JSON.parse(director.ctl('backup', 'list', '-o', 'json')) as { items: { id: string }[] }
+  director.ctl('backup', 'delete', second.items[0]?.id ?? '', '--yes')
+  await page.reload()
+  await expect(table.getByRole('row')).toHaveCount(2)
+
   await verb('Restore')
   await expect(page.getByText('What changed in the cluster since then is lost.')).toBeVisible()
   await page.getByRole('button', { name: 'Make the plan' }).click()
@@ -52,4 +78,36 @@ test('certificates say when they end', async ({ page, director }) => {
   await picture(page, 'certificates')
   await page.getByRole('button', { name: 'Renew' }).click()
   await expect(page.getByText('masters one by one, then workers')).toBeVisible()
+  const dialog = page.getByRole('dialog')
+  await dialog.getByLabel('Which are renewed').selectOption('date')
+  await expect(dialog.getByRole('button', { name: 'Make the plan' })).toBeDisabled()
+  await dialog.getByLabel('Before').fill('2099-01-01')
+  await accessible(page)
+  await dialog.getByRole('button', { name: 'Make the plan' }).click()
+  await expect(page.getByRole('heading', { level: 1 })).toContainText(/certificates/i)
+})
+
+test('each authority and key of a cluster is changed by a plan', async ({ page, director }) => {
+  await login(page, director, '/clusters/small/certificates')
+  const dialog = page.getByRole('dialog')
+  for (const [value, words] of [
+    ['cluster.ca', 'Pods get it as kube-root-ca.crt.'],
+    ['cluster.etcd_ca', "etcd's members"],
+    ['cluster.front_proxy_ca', 'extension API servers'],
+    ['cluster.ssh_authority', 'Exported inventories open no node after it.'],
+    ['cluster.encryption_key', 'Secrets in etcd are encrypted again'],
+    ['cluster.service_account_key', 'API servers restart one by one.'],
+  ] as const) {
+    await page.goto('/clusters/small/certificates')
+    await page.getByRole('button', { name: 'Change an authority or a key' }).click()
+    await dialog.getByLabel('What is changed').selectOption(value)
+    await expect(dialog).toContainText(words)
+    if (value === 'cluster.ca') await accessible(page)
+    await dialog.getByRole('button', { name: 'Make the plan' }).click()
+    await expect(page).toHaveURL(/\/plans\//)
+    const id = page.url().replace(/.*\/plans\/([^/?]+).*/, '$1')
+    const plans = JSON.parse(director.ctl('plans', '-o', 'json')) as { items: { id: string; operation: string }[] }
+    expect(plans.items.find((p) => p.id === id)?.operation).toBe(value)
+    director.ctl('discard', id)
+  }
 })

@@ -1,28 +1,15 @@
 // Flow 5: choose clusters and what they get, see both before anything is made, and make the campaign.
-import { accessible, expect, login, picture, tabTo, test } from './fixtures'
+import { accessible, clusterOf, expect, login, picture, tabTo, test } from './fixtures'
 
 const clusters = ['shop-1', 'shop-2', 'shop-3', 'shop-4']
+const frail = ['frail-1', 'frail-2', 'frail-3'] // their nodes do not take another password
 
 test.beforeAll(({ director }) => {
   director.settle()
   director.apply(
-    clusters
-      .map(
-        (name) => `apiVersion: kaas/v1
-kind: Cluster
-metadata: {name: ${name}, labels: {stage: shop}}
-spec:
-  release: k8s-1.37
-  provider: lab
-  image: debian12-k8s-1.37
-  network: net1
-  masters: {memory: 2GiB, disk: 10GiB}
-  workers: [{name: worker, count: 1, memory: 2GiB, disk: 10GiB}]
-`,
-      )
-      .join('---\n'),
+    [...clusters, ...frail].map((name) => clusterOf(name, { labels: `stage: ${name.split('-')[0]}` })).join(''),
   )
-  for (const name of clusters.slice(0, 3)) {
+  for (const name of [...clusters.slice(0, 3), ...frail]) {
     const made = JSON.parse(director.ctl('plan', name, '-o', 'json')) as { id: string }
     director.ctl('start', made.id, '--wait', '--yes')
   }
@@ -62,7 +49,7 @@ test('a campaign, by mouse', async ({ page, director }) => {
   await accessible(page)
   await page.setViewportSize({ width: 320, height: 700 })
   await accessible(page)
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
+  await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
   await picture(page, 'campaign-new-320')
   await page.setViewportSize({ width: 1280, height: 800 })
 
@@ -116,4 +103,46 @@ test('a campaign, by keyboard alone', async ({ page, director }) => {
   await page.getByRole('dialog').getByRole('button', { name: 'Agree' }).focus()
   await page.keyboard.press('Enter')
   await expect(page.getByRole('table', { name: 'Waves' })).toContainText('1 done')
+})
+
+test('a campaign is paused, stops at a failure, leaves a cluster out, and ends', async ({ page, director }) => {
+  const made = JSON.parse(
+    director.ctl(
+      ...['campaign', 'create', 'trial', '--operation', 'cluster.rotate_pull_password', '--selector', 'stage=frail'],
+      ...['--canary', '1', '--wave', '1', '-o', 'json'],
+    ),
+  ) as { id: string }
+  await login(page, director, `/campaigns/${made.id}`)
+  const dialog = page.getByRole('dialog')
+  const of = (name: string) =>
+    page.getByRole('table', { name: 'Clusters', exact: true }).getByRole('row', { name: new RegExp(name) })
+  await page.getByRole('button', { name: 'Pause' }).click()
+  await dialog.getByRole('textbox', { name: 'Why, for those who wonder' }).fill('lunch')
+  await dialog.getByRole('button', { name: 'Pause' }).click()
+  await expect(page.getByText('lunch')).toBeVisible()
+  await expect(page.getByRole('button', { name: 'Pause' })).toHaveCount(0)
+  await page.getByRole('button', { name: 'Resume' }).click()
+  await dialog.getByRole('button', { name: 'Resume' }).click()
+
+  await page.getByRole('button', { name: 'Agree to wave 1' }).click()
+  await dialog.getByRole('button', { name: 'Agree' }).click()
+  await expect(of('frail-1')).toContainText('failed')
+  await expect(page.getByRole('button', { name: 'Resume' })).toBeVisible() // one failure is more than none
+  await expect(of('frail-2')).toContainText('planned')
+  await accessible(page)
+  await picture(page, 'campaign-failed')
+
+  await of('frail-1').getByRole('button', { name: 'Skip frail-1' }).click()
+  await expect(dialog.getByRole('button', { name: 'Skip' })).toBeDisabled()
+  await dialog.getByRole('textbox', { name: 'Why it is left out' }).fill('its network is being mended')
+  await dialog.getByRole('button', { name: 'Skip' }).click()
+  await expect(of('frail-1')).toContainText('its network is being mended (admin)')
+  await page.getByRole('button', { name: 'Resume' }).click()
+  await dialog.getByRole('button', { name: 'Resume' }).click()
+  await expect(page.getByRole('button', { name: 'Agree to wave 2' })).toBeVisible()
+  await page.getByRole('button', { name: 'End' }).click()
+  await dialog.getByRole('textbox', { name: 'Why, for those who wonder' }).fill('seen enough')
+  await dialog.getByRole('button', { name: 'End' }).click()
+  await expect(page.getByText('seen enough')).toBeVisible()
+  await expect(page.getByRole('button', { name: /Agree|Resume|Pause|Skip/ })).toHaveCount(0)
 })

@@ -5,6 +5,9 @@ import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 
+// What a node may print, as YAML writes it: escapes of terminals, a right-to-left mark, markup, and a line of 32 KiB.
+const nastyBytes = `\\e[31mred\\e[0m \\u202Egnp.exe <img src=x onerror=alert(1)> ${'x'.repeat(32 << 10)}`
+
 const root = join(import.meta.dirname, '../../..')
 
 function freePort(): Promise<number> {
@@ -23,6 +26,7 @@ function freePort(): Promise<number> {
 export class Director {
   readonly password = 'correct horse battery staple'
   url = ''
+  readonly others: string[] = [] // other machines that a page of a test may ask
   readonly dir = mkdtempSync(join(tmpdir(), 'director-console-'))
   private process: ChildProcess | undefined
   private log = ''
@@ -43,6 +47,7 @@ address: 127.0.0.1
 listen: 127.0.0.1:${port}
 registryListen: 127.0.0.1:${await freePort()}
 backupDirs: [${this.dir}/backups]
+providerNetworks: [127.0.0.0/8]
 forks: 200
 creationsPerHour: 0
 nodeShells: 2
@@ -63,6 +68,8 @@ simulation:
     changed: 40
     faults:
       - {hosts: "broken-*", playbook: workers, outcome: failed, percent: 100, msg: "no space left on device"}
+      - {hosts: "frail-*", playbook: registry_trust, outcome: failed, percent: 100, msg: "no route to host"}
+      - {hosts: "nasty-*", playbook: workers, outcome: failed, percent: 100, msg: "${nastyBytes}"}
 ${settings}`,
       )
     }
@@ -101,7 +108,7 @@ ${settings}`,
   ctl(...args: string[]): string {
     return execFileSync(join(root, 'bin/directorctl'), args, {
       encoding: 'utf8',
-      timeout: 180_000,
+      timeout: 600_000, // a cluster of 1,000 nodes is made within that
       maxBuffer: 64 << 20,
       env: { ...process.env, DIRECTOR_CONFIG: join(this.dir, 'client.yaml') },
     })

@@ -14,7 +14,7 @@ test('a provider shows what it has', async ({ page, director }) => {
   await picture(page, 'discovery')
   await page.setViewportSize({ width: 320, height: 700 })
   await accessible(page)
-  expect(await page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
+  await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
   await picture(page, 'discovery-320')
 })
 

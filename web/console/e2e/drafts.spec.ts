@@ -38,6 +38,7 @@ test('a draft outlives the crash of its tab and the end of the session', async (
   await expect(name(next)).toHaveValue('crashing')
   await next.getByRole('button', { name: 'admin' }).click()
   await next.getByRole('menuitem', { name: 'Log out' }).click()
+  await expect(next.getByLabel('User')).toBeVisible() // another page before that would cut the log-out off
   await next.goto('/apply?template=Network')
   await next.getByLabel('User').fill('admin')
   await next.getByLabel('Password').fill(director.password)

@@ -32,9 +32,8 @@ export const test = base.extend<{ watched: void }, Worker>({
           wrong.push(m.text())
       })
       context.on('request', (r) => {
-        if (!r.url().startsWith(director.url) && !r.url().startsWith('data:') && !r.url().startsWith('blob:')) {
-          wrong.push(`asked ${r.url()}`)
-        }
+        const known = [director.url, ...director.others, 'data:', 'blob:']
+        if (!known.some((start) => r.url().startsWith(start))) wrong.push(`asked ${r.url()}`)
       })
       await use()
       expect(wrong).toEqual([])
@@ -52,6 +51,26 @@ export async function login(page: Page, director: Director, path = '/'): Promise
   await page.getByRole('button', { name: 'Log in' }).click()
   await expect(page.getByRole('button', { name: 'Navigation' })).toBeVisible()
 }
+
+interface ClusterOf {
+  workers?: number
+  labels?: string
+  more?: string // further lines of spec
+}
+
+// clusterOf is the document of a small cluster on what the rehearsing director has.
+export const clusterOf = (name: string, { workers = 1, labels = '', more = '' }: ClusterOf = {}) => `---
+apiVersion: kaas/v1
+kind: Cluster
+metadata: {name: ${name}, labels: {${labels}}}
+spec:
+  release: k8s-1.37
+  provider: lab
+  image: debian12-k8s-1.37
+  network: net1
+${more}  masters: {memory: 2GiB, disk: 10GiB}
+  workers: [{name: worker, count: ${workers}, memory: 2GiB, disk: 10GiB}]
+`
 
 // write replaces the text of an editor as a person does it. (Playwright's fill has the browser insert styled text,
 // which the content policy refuses.)
@@ -95,7 +114,8 @@ async function faults(page: Page, rules: 'all' | 'colours'): Promise<string[]> {
     const changing = document.getAnimations().filter((a) => a instanceof CSSTransition)
     await Promise.allSettled(changing.map((a) => a.finished))
   })
-  const axe = new AxeBuilder({ page })
+  // A terminal has its text a second time, in no colour, for those who cannot see it.
+  const axe = new AxeBuilder({ page }).exclude('.xterm-accessibility')
   if (rules === 'colours') axe.withRules(['color-contrast', 'link-in-text-block'])
   const found = await axe.analyze()
   const said = found.violations.map(
@@ -118,10 +138,15 @@ export async function picture(page: Page, name: string): Promise<void> {
   if (dir) await page.screenshot({ path: `${dir}/${name}.png` })
 }
 
-// tabTo goes to what has that text with the Tab key alone.
+// tabTo goes to what has that text or label with the Tab key alone.
 export async function tabTo(page: Page, name: string): Promise<void> {
   for (let i = 0; i < 120; i++) {
-    if ((await page.evaluate(() => document.activeElement?.textContent?.trim())) === name) return
+    const at = await page.evaluate(() => [
+      document.activeElement?.textContent?.trim(),
+      document.activeElement?.getAttribute('aria-label'),
+      (document.activeElement as HTMLInputElement | null)?.labels?.[0]?.textContent?.replace(/[\s*]+$/, ''),
+    ])
+    if (at.includes(name)) return
     await page.keyboard.press('Tab')
   }
   throw new Error(`the Tab key does not come to ${name}`)

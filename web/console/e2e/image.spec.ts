@@ -97,3 +97,22 @@ test('the director computes the checksum of a file that was sent without one, an
   await page.getByRole('button', { name: 'It is right: import' }).click()
   await expect(page.getByText('The image is on the director.')).toBeVisible({ timeout: 180_000 })
 })
+
+test('an upload that the end of the director cuts off continues', async ({ page, director }) => {
+  const image = nodeImage()
+  const raw = join(dir, 'disk') // what cannot be left out of the image, behind its partitions
+  execFileSync('dd', ['if=/dev/urandom', `of=${raw}`, 'bs=1M', 'seek=512', 'count=256', 'conv=notrunc', 'status=none'])
+  execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', raw, image])
+  await login(page, director, '/images/import')
+  await page.locator('#image-file').setInputFiles(image)
+  await page.getByLabel('Trust').selectOption('unsigned')
+  await page.locator('#image-reason').fill('it is a test')
+  await page.getByRole('button', { name: 'Import', exact: true }).click()
+  await expect(page.getByText('Sending')).toBeVisible({ timeout: 180_000 })
+  await expect(page.getByText(/^(16|32|48|64|80|96|112|128) MiB of 2[5-6]\d(\.\d)? MiB$/)).toBeVisible({
+    timeout: 180_000,
+  })
+  await director.kill()
+  await director.start()
+  await expect(page.getByText('The image is on the director.')).toBeVisible({ timeout: 180_000 })
+})

@@ -1,4 +1,4 @@
-import { accessible, expect, login, picture, test, write } from './fixtures'
+import { accessible, clusterOf, expect, login, picture, test, write } from './fixtures'
 
 interface Session {
   id: string
@@ -96,17 +96,7 @@ async function replace(editor: import('@playwright/test').Locator, from: string,
 
 test('a director that is killed under an open page is taken up again', async ({ page, director }) => {
   // A cluster of its own: what other tests have planned for theirs does not matter.
-  director.apply(`apiVersion: kaas/v1
-kind: Cluster
-metadata: {name: watched}
-spec:
-  release: k8s-1.37
-  provider: lab
-  image: debian12-k8s-1.37
-  network: net1
-  masters: {memory: 2GiB, disk: 10GiB}
-  workers: [{name: worker, count: 1, memory: 2GiB, disk: 10GiB}]
-`)
+  director.apply(clusterOf('watched'))
   await login(page, director, '/plans?cluster=watched')
   await expect(page.getByText('live', { exact: true })).toBeVisible()
   await expect(page.getByText('No plan is like this.')).toBeVisible()

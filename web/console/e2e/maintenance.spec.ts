@@ -50,6 +50,12 @@ test('a maintenance, by mouse', async ({ page, director }) => {
   await page.getByLabel('Operation').selectOption('Drain')
   await page.getByRole('button', { name: 'Make the plan' }).click()
   await expect(page.getByRole('heading', { name: 'Agree to it' })).toBeVisible()
+  // What its drains would do stands in the plan, before the click: with the options that it was made with.
+  await expect(page.getByText('4 pods would leave, 2 would stay.')).toBeVisible()
+  await expect(page.getByRole('table', { name: 'Pods that would stay' })).toContainText('db-0')
+  await page.getByRole('button', { name: 'Show the pods that would leave' }).click()
+  await expect(page.getByRole('table', { name: 'Pods that would leave' })).toContainText('web-5d9f')
+  await accessible(page)
 })
 
 test('a maintenance, by keyboard alone', async ({ page, director }) => {

@@ -1,5 +1,5 @@
 // What others write is shown as they wrote it, and what a browser refuses is not needed.
-import { expect, login, test } from './fixtures'
+import { accessible, expect, login, test } from './fixtures'
 
 test.beforeAll(({ director }) => director.settle())
 
@@ -14,12 +14,36 @@ test('markup, escapes and right-to-left marks are text', async ({ page, director
   await expect(row).toContainText('<img src=x onerror=alert(1)> <b>bold</b>')
   expect(await row.locator('img, b').count()).toBe(0)
 
-  await page.goto(`/clusters?name=${encodeURIComponent('<img src=x onerror=alert(1)>\u202e')}`)
+  await page.goto(`/clusters?q=${encodeURIComponent('<img src=x onerror=alert(1)>\u202e')}`)
   await expect(page.getByText(/No cluster is like this/).or(page.getByRole('alert'))).toBeVisible()
   expect(await page.locator('main img').count()).toBe(0)
   await page.goto(`/clusters/${encodeURIComponent(nasty)}`)
   await expect(page.getByRole('alert')).toBeVisible()
   expect(await page.locator('main img').count()).toBe(0)
+})
+
+test('what a node prints is text: escapes, right-to-left marks, markup, and a line of 32 KiB', async ({
+  page,
+  director,
+}) => {
+  const small = director.ctl('get', 'cluster', 'small', '-o', 'yaml')
+  director.apply(small.replace('name: small', 'name: nasty'))
+  await login(page, director, '/clusters/nasty')
+  await page.getByRole('button', { name: 'Plan', exact: true }).click()
+  await page.getByRole('button', { name: 'Make the plan' }).click()
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  const trouble = page.getByRole('link', { name: 'Open the step and its log' }).first()
+  await expect(trouble).toBeVisible({ timeout: 180_000 })
+  await trouble.click()
+  const bad = page.locator('.log li.bad').first()
+  await expect(bad).toContainText('red \ufffdgnp.exe <img src=x onerror=alert(1)> xxxx')
+  const text = (await bad.textContent()) ?? ''
+  expect(text).not.toMatch(/[\u001b\u202e]/)
+  expect(text).toContain('x'.repeat(1000))
+  expect(await page.locator('main img').count()).toBe(0)
+  await accessible(page)
+  await page.setViewportSize({ width: 320, height: 800 })
+  await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
 })
 
 test('a browser that stores nothing can be used', async ({ page, director }) => {

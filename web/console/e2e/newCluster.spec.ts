@@ -64,12 +64,16 @@ test('the first cluster of an empty director', async ({ page, director }) => {
   await accessible(page)
   await page.getByRole('link', { name: /^Next: Look/ }).click()
   await expect(page.getByText('Cluster/shop')).toBeVisible()
+  // The plan is told before anything is stored, and why it could not be made.
+  await expect(page.getByRole('heading', { name: 'The plan for shop' })).toBeVisible()
+  await expect(page.getByText('This plan could not be made, or not be started.')).toBeVisible()
   await picture(page, 'new-cluster-review')
   await accessible(page)
   await page.getByRole('button', { name: 'Store and plan' }).click()
   // The bundle is not on this machine. The documents are kept, and what is missing is said.
   await expect(page.getByText('The documents are stored.')).toBeVisible()
-  await expect(page.getByText('this director has no imported release with the digest 000000000000')).toBeVisible()
+  const missing = page.getByText('this director has no imported release with the digest 000000000000')
+  await expect(missing.last()).toBeVisible()
   await picture(page, 'new-cluster-no-bundle')
   await accessible(page)
   expect(director.ctl('get', 'clusters')).toContain('shop')

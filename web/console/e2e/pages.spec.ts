@@ -10,9 +10,13 @@ const pages = [
   '/clusters/small/nodes',
   '/clusters/small/plans',
   '/clusters/small/document',
+  '/clusters/small/certificates',
+  '/clusters/small/backups',
+  '/clusters/small/access',
   '/clusters/small/maintenance',
   '/clusters/small/nodes/small-master-1/shell',
   '/clusters/new',
+  '/nodes',
   '/plans',
   '/campaigns',
   '/campaigns/new',
@@ -27,9 +31,13 @@ const pages = [
   '/documents/Provider',
   '/documents/Network/net1',
   '/apply?template=Cluster',
+  '/releases/import',
+  '/images/import',
   '/backups',
   '/certificates',
   '/hooks',
+  '/notifications',
+  '/consul',
   '/schedules',
   '/activity',
   '/users',
@@ -85,6 +93,19 @@ async function fitsIntoANarrowWindow(page: Page, path: string, name: string): Pr
   await expect.poll(wide, { message: `${path} is wider than the window` }).toBeLessThanOrEqual(0)
   if (size) await page.setViewportSize(size)
 }
+
+test('a change of a cluster says which plan would follow, before it is stored', async ({ page, director }) => {
+  await login(page, director, '/apply?kind=Cluster&name=small')
+  await page.getByLabel('Pool of workers worker').getByLabel('Workers', { exact: true }).fill('3')
+  await expect(page.getByRole('heading', { name: 'The plan for small' })).toBeVisible()
+  const effects = page.getByLabel('Effects')
+  await expect(effects).toContainText('create 4 VMs')
+  await expect(effects).toContainText('small-worker-3')
+  await expect(page.getByRole('table', { name: 'What hosts would have left' })).toBeVisible()
+  await picture(page, 'would-plan')
+  await accessible(page)
+  expect(director.ctl('get', 'cluster', 'small', '-o', 'yaml')).not.toContain('count: 3')
+})
 
 test('every template is a document that the director understands', async ({ page, director }) => {
   await login(page, director)
@@ -164,7 +185,7 @@ test('by keyboard alone: log in, go to a cluster, plan and start', async ({ page
   await page.keyboard.press('Enter')
   await expect(page.getByRole('heading', { name: 'Inbox' })).toBeVisible()
   await page.keyboard.press('Control+k')
-  await expect(page.getByLabel('Page, cluster or plan')).toBeFocused()
+  await expect(page.getByLabel('Page, or name of anything')).toBeFocused()
   await page.keyboard.type('small')
   await expect(page.getByRole('menuitem', { name: /small/ })).toBeVisible()
   await page.keyboard.press('Enter')

@@ -43,9 +43,9 @@ test('a real cluster in the console', async ({ page }) => {
   await page.keyboard.type('exit')
   await page.keyboard.press('Enter')
   await expect(page.getByText('The shell is closed: the shell has ended.')).toBeVisible()
-  await page.goto(`${url}/clusters/${cluster}`)
+  await page.goto(`${url}/clusters/${cluster}/access`)
 
-  await page.getByRole('button', { name: 'Kubeconfig' }).click()
+  await page.getByRole('button', { name: "Administrator's kubeconfig" }).click()
   const download = page.waitForEvent('download')
   await page.getByRole('dialog').getByRole('button', { name: 'Download' }).click()
   const kubeconfig = readFileSync(await (await download).path(), 'utf8')

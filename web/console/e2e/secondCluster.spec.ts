@@ -8,7 +8,7 @@ test('another cluster on what is there, by keyboard alone', async ({ page, direc
   await tabTo(page, 'New cluster')
   await page.keyboard.press('Enter')
   await expect(page.getByRole('heading', { name: 'The cluster', exact: true })).toBeVisible()
-  await page.getByLabel('Name', { exact: true }).focus()
+  await tabTo(page, 'Name')
   await page.keyboard.press('Control+a')
   await page.keyboard.type('second')
   await expect(page.getByRole('textbox', { name: 'Documents' })).toContainText('name: second')

@@ -1,4 +1,4 @@
-import { accessible, expect, login, picture, test } from './fixtures'
+import { accessible, clusterOf, expect, login, picture, tabTo, test } from './fixtures'
 
 test.beforeAll(({ director }) => director.settle())
 
@@ -44,6 +44,34 @@ test('a run that fails leads to the line, the cause and the verbs', async ({ pag
   await expect(page.getByLabel('Attempt')).toBeVisible({ timeout: 180_000 })
 })
 
+test('from the inbox to the failing line and the next verb, by keyboard alone', async ({ page, director }) => {
+  director.apply(clusterOf('broken-twice'))
+  const made = JSON.parse(director.ctl('plan', 'broken-twice', '-o', 'json')) as { id: string }
+  director.ctl('start', made.id, '--yes')
+  await login(page, director)
+  const waits = page.getByRole('table', { name: 'Plans that wait' }).getByRole('row', { name: /broken-twice/ })
+  await expect(waits).toBeVisible({ timeout: 180_000 })
+  await tabTo(page, (await waits.getByRole('link').first().textContent()) ?? '')
+  await page.keyboard.press('Enter')
+  await expect(page.getByText('Open the step and its log')).toBeVisible()
+  await tabTo(page, 'Open the step and its log')
+  await page.keyboard.press('Enter')
+  await expect(page.locator('.log li.here')).toContainText('no space left on device')
+  await tabTo(page, 'Search in the log')
+  await page.keyboard.type('Pretend task 1')
+  await expect(page.getByText(/1 \/ \d+/)).toBeVisible()
+  await page.keyboard.press('Enter')
+  await expect(page.locator('.log li.here')).toContainText('Pretend task 1')
+  await tabTo(page, 'Retry')
+  await page.keyboard.press('Enter')
+  const dialog = page.getByRole('dialog')
+  await expect(dialog).toContainText('runs again')
+  await expect(dialog.locator(':focus')).toHaveCount(1) // until then, Tab begins at the page's button of that name
+  await tabTo(page, 'Retry')
+  await page.keyboard.press('Enter')
+  await expect(dialog).toBeHidden()
+})
+
 test('a plan that destroys is agreed to in its words', async ({ page, director }) => {
   const made = JSON.parse(director.ctl('plan', 'doomed', '-o', 'json')) as { id: string }
   director.ctl('start', made.id, '--wait', '--yes')
@@ -59,4 +87,23 @@ test('a plan that destroys is agreed to in its words', async ({ page, director }
   for (const box of await agree.getByRole('checkbox').all()) await box.check()
   await agree.getByRole('button', { name: 'Start' }).click()
   await expect(page.locator('[data-status=done]').first()).toBeVisible({ timeout: 180_000 })
+})
+
+test('a plan that the world has left behind is made again, and compared', async ({ page, director }) => {
+  director.apply(clusterOf('moved'))
+  const read = JSON.parse(director.ctl('plan', 'moved', '-o', 'json')) as { id: string }
+  await login(page, director, `/plans/${read.id}`)
+  await expect(page.getByRole('heading', { name: 'Agree to it' })).toBeVisible()
+  director.apply(clusterOf('moved', { workers: 2 }))
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  await expect(page.getByText(/is out of date: Cluster\/moved has changed/)).toBeVisible()
+  await page.getByRole('button', { name: 'Make the plan again, and compare' }).click()
+  const differs = page.getByRole('region', { name: 'What differs' })
+  await expect(differs).toContainText('Cluster/moved has changed (now generation 2)')
+  await expect(differs).toContainText('+ create vm moved-worker-2')
+  expect(page.url()).not.toContain(`/plans/${read.id}?`)
+  await picture(page, 'compared')
+  await accessible(page)
+  await page.getByRole('button', { name: 'Start', exact: true }).click()
+  await expect(page.getByRole('form', { name: 'Agree to the plan' })).toBeHidden()
 })

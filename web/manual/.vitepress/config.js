@@ -8,7 +8,7 @@ const pages = join(dirname(fileURLToPath(import.meta.url)), '..', 'pages')
 const groups = [
   { text: 'Start', dir: 'start', first: ['first-cluster', 'own-hypervisor', 'appliance', 'simulate'] },
   { text: 'Use', dir: 'use', first: ['plans', 'campaigns', 'nodes', 'vms', 'disks', 'images', 'networks', 'providers', 'checks', 'ledger', 'schedules'] },
-  { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'backup', 'high-availability', 'security', 'cis'] },
+  { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'appliance', 'monitor', 'backup', 'high-availability', 'security', 'cis'] },
   { text: 'Reference', dir: 'reference', first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'] },
   { text: 'Roles', dir: 'reference/roles', first: [], collapsed: true },
   { text: 'Develop', dir: 'develop', first: ['architecture', 'contributing', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'], collapsed: true },

@@ -2,6 +2,7 @@
 import createFetchClient from 'openapi-fetch'
 import createQueries from 'openapi-react-query'
 import { sessionEnded } from './ended'
+import { KeptAnswers } from './kept'
 import type { components, paths } from './schema'
 
 export type Schemas = components['schemas']
@@ -14,15 +15,18 @@ export const client = createFetchClient<paths>({
   querySerializer: { array: { style: 'form', explode: false } }, // the director splits lists at commas
 })
 
+const kept = new KeptAnswers()
+
 client.use({
   onRequest({ request }) {
     if (keyed.has(request.method)) request.headers.set('Idempotency-Key', crypto.randomUUID())
+    kept.ask(request)
     return request
   },
-  onResponse({ response, schemaPath }) {
+  onResponse({ request, response, schemaPath }) {
     // A log-in that fails says so by itself.
     if (response.status === 401 && schemaPath !== '/session') sessionEnded()
-    return response
+    return kept.answer(request, response)
   },
 })
 

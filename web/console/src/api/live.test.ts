@@ -24,5 +24,7 @@ test.each([
   ['a campaign', event('Campaign', 'x'), key('/campaigns/{id}', { id: 'x' }), true],
   ['another campaign', event('Campaign', 'x'), key('/campaigns/{id}', { id: 'y' }), false],
   ['a plan of a campaign', event('Plan', 'p1', 'c1'), key('/campaigns/{id}', { id: 'x' }), true],
+  ['a node', event('Node', 'n1', 'c1'), key('/nodes'), true],
+  ['a node of another cluster', event('Node', 'n1', 'c1'), key('/clusters/{name}/nodes', { name: 'c2' }), false],
   ['what has nothing to do with it', event('Network', 'n'), key('/users'), false],
 ])('%s', (_, e, k, want) => expect(touches(e, k)).toBe(want))

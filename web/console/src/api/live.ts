@@ -1,4 +1,4 @@
-// What is shown is asked for again when an event says that it has changed: at most once a second, whatever happens.
+// What is shown is asked for again when an event says that it has changed: at once, and then at most twice a second.
 import type { Query, QueryClient } from '@tanstack/react-query'
 import { onEvent, type StreamEvent } from './stream'
 
@@ -8,14 +8,17 @@ const ofClusters = [
   '/clusters',
   '/clusters/{name}',
   '/clusters/{name}/nodes',
+  '/clusters/{name}/health',
   '/plans',
+  '/summary',
   '/documents/{kind}',
   '/documents/{kind}/{name}',
 ]
 const affected: Record<string, string[]> = {
-  Plan: [...ofClusters, '/plans/{id}', '/campaigns', '/campaigns/{id}', '/hook-deliveries'],
+  Plan: [...ofClusters, '/plans/{id}', '/campaigns', '/campaigns/{id}', '/hook-deliveries', '/waits'],
   Campaign: ['/campaigns', '/campaigns/{id}'],
   Cluster: ofClusters,
+  Node: ['/nodes', '/summary', '/clusters/{name}/nodes', '/clusters/{name}/health'],
   Schedule: ['/schedules', '/schedules/{name}'],
   User: ['/users', '/users/{name}', '/me'],
 }
@@ -37,12 +40,14 @@ export function touches(event: StreamEvent, key: readonly unknown[]): boolean {
 }
 
 // keepFresh asks again for what events have changed. It returns what ends it.
-export function keepFresh(queries: QueryClient, every = 1000): () => void {
+export function keepFresh(queries: QueryClient, every = 500): () => void {
   let pending: (StreamEvent | null)[] = []
   let timer: ReturnType<typeof setTimeout> | undefined
+  let last = -Infinity
   const refresh = () => {
     const events = pending
     pending = []
+    last = performance.now()
     timer = undefined
     const stale = (q: Query) => events.some((e) => e === null || touches(e, q.queryKey))
     // An answer under way may be from before the event. It is not thrown away, or a slow one would never be seen; it
@@ -59,7 +64,7 @@ export function keepFresh(queries: QueryClient, every = 1000): () => void {
   }
   const off = onEvent((event) => {
     pending.push(event)
-    timer ??= setTimeout(refresh, every)
+    timer ??= setTimeout(refresh, Math.max(0, last + every - performance.now()))
   })
   return () => {
     off()

@@ -28,10 +28,18 @@ export function acts(me: Me, cluster?: { name: string; project?: string }): bool
   if (me.scope !== 'all') return false
   if (me.role === 'admin' || me.role === 'operator') return true
   return (me.grants ?? []).some(
-    (g) =>
-      (g.role === 'admin' || g.role === 'operator') &&
-      (!cluster || g.cluster === cluster.name || (g.project !== undefined && g.project === cluster.project)),
+    (g) => (g.role === 'admin' || g.role === 'operator') && (!cluster || covers(g, cluster)),
   )
+}
+
+function covers(grant: Schemas['Granted'], cluster: { name: string; project?: string }): boolean {
+  return grant.cluster === cluster.name || (grant.project !== undefined && grant.project === cluster.project)
+}
+
+// administers reports whether the user is an administrator of the cluster.
+export function administers(me: Me, cluster: { name: string; project?: string }): boolean {
+  if (me.scope !== 'all') return false
+  return me.role === 'admin' || (me.grants ?? []).some((g) => g.role === 'admin' && covers(g, cluster))
 }
 
 // edits reports whether the user may change documents: operators run plans, and change none.

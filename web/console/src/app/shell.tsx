@@ -29,35 +29,10 @@ import { useState } from 'react'
 import { Link, Outlet, useLocation, useNavigate } from 'react-router'
 import { client } from '../api/client'
 import { useLiveness } from '../api/stream'
-import { sees, useMe, type Me } from './me'
+import { useMe } from './me'
 import { Palette, usePalette } from './palette'
+import { placesOf } from './places'
 import { setTheme, useTheme } from './theme'
-
-export interface Place {
-  to: string
-  text: string
-  for?: Parameters<typeof sees>[1]
-}
-
-export const places: Place[] = [
-  { to: '/', text: 'Inbox' },
-  { to: '/clusters', text: 'Clusters' },
-  { to: '/plans', text: 'Plans' },
-  { to: '/campaigns', text: 'Campaigns' },
-  { to: '/infrastructure', text: 'Infrastructure', for: 'infrastructure' },
-  { to: '/documents', text: 'Documents', for: 'documents' },
-  { to: '/backups', text: 'Backups', for: 'infrastructure' },
-  { to: '/certificates', text: 'Certificates', for: 'infrastructure' },
-  { to: '/hooks', text: 'Hooks', for: 'infrastructure' },
-  { to: '/schedules', text: 'Schedules', for: 'schedules' },
-  { to: '/activity', text: 'Activity', for: 'activity' },
-  { to: '/users', text: 'Users', for: 'users' },
-  { to: '/settings', text: 'Settings' },
-]
-
-export function placesOf(me: Me): Place[] {
-  return places.filter((p) => !p.for || sees(me, p.for))
-}
 
 export function Shell() {
   const palette = usePalette()

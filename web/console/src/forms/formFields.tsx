@@ -130,7 +130,7 @@ function OneField({ id, of, value, wrong, found, change }: OneFieldProps) {
               The provider shows no {foundWords[of.found][0]} of this name.
             </HelperTextItem>
           )}
-          {wrong.length === 0 && typing && (
+          {typing && (
             <HelperTextItem>
               <Button variant="link" isInline onClick={() => setTyping(false)}>
                 Choose from what was found

@@ -11,6 +11,8 @@ export type Kind =
   | 'BackupTarget'
   | 'Hook'
   | 'Consul'
+  | 'Notification'
+  | 'CertificateAuthority'
 
 export const kinds: Kind[] = [
   'Cluster',
@@ -25,4 +27,6 @@ export const kinds: Kind[] = [
   'BackupTarget',
   'Hook',
   'Consul',
+  'Notification',
+  'CertificateAuthority',
 ]

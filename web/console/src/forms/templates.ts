@@ -75,12 +75,30 @@ ${head('Hook', 'cmdb')}  url: https://cmdb.example.org/director
   mode: block
   deadline: 30m
 `,
+  Notification: `# Who is told by mail what waits for a person and what went wrong. webhook instead of mail tells a program.
+# The account of the mail server is set under Infrastructure, Credentials.
+${head('Notification', 'oncall')}  mail:
+    server: mail.example.org
+    from: director@example.org
+    to: [oncall@example.org]
+    credentials: smtp
+  about: [approvals, failures, backups]
+  quiet:
+    - from: "22:00"
+      to: "07:00"
+      zone: Europe/Berlin
+`,
   Consul: `# A datacenter of Consul. Clusters name it in spec.discovery.consul.
 # The token is set under Infrastructure, Credentials: its password is the token.
 ${head('Consul', 'dc1')}  addresses: [https://consul.example.org:8501]
   datacenter: dc1
   domain: consul
   credentials: consul-token
+`,
+  CertificateAuthority: `# Who issues the authorities of clusters. Clusters name it in spec.certificates.authority.
+# type: uploaded, stepCA and self are the others; see the manual.
+${head('CertificateAuthority', 'corp')}  type: csr
+  subject: Example Corp Kubernetes
 `,
   Grant: `# What users may do in a project or on a cluster, beyond their role.
 ${head('Grant', 'web-team')}  users: [ann]
@@ -115,4 +133,11 @@ ${head('Provider', 'vcenter')}  type: vsphere
 export function imageDocument(sha256: string, kubernetes: string): string {
   const name = `debian12-k8s-${kubernetes.replace(/^v/, '')}`
   return `${head('Image', name)}  sha256: "${sha256}"\n  kubernetes: ${kubernetes}\n`
+}
+
+// releaseDocument is the document of a release bundle that was imported: its digest finds it.
+export function releaseDocument(of: { name: string; digest: string; kubernetes: string; unsigned: string }): string {
+  const name = /^[a-z0-9][a-z0-9.-]{0,62}$/.test(of.name) ? of.name : 'k8s'
+  const reason = of.unsigned ? `  unsigned: ${JSON.stringify(of.unsigned)}\n` : ''
+  return `${head('Release', name)}  digest: "${of.digest}"\n  kubernetes: ${of.kubernetes}\n${reason}`
 }

@@ -34,27 +34,21 @@ interface Entry {
 const failures = new Set(['failed', 'unreachable'])
 
 // lineOf renders one line of the log; undefined leaves it out. A line that is not known is shown as it is.
-export function lineOf(raw: string): Omit<Line, 'n'> | undefined {
-  if (raw.trim() === '') return undefined
-  let e: Entry
-  try {
-    const parsed: unknown = JSON.parse(raw)
-    if (typeof parsed !== 'object' || parsed === null) return plain(raw)
-    e = parsed
-  } catch {
-    return plain(raw)
-  }
-  const known = bodyOf(e, raw)
+export function lineOf(record: unknown): Omit<Line, 'n'> | undefined {
+  if (typeof record !== 'object' || record === null || Array.isArray(record)) return undefined
+  const e: Entry = record
+  const known = bodyOf(e)
   return known && { at: clock(e.time), text: visible(known.text), tone: known.tone }
 }
 
-const plain = (raw: string): Omit<Line, 'n'> => ({ at: '', text: visible(raw), tone: 'plain' })
-
-function bodyOf(e: Entry, raw: string): { text: string; tone: Tone } | undefined {
+function bodyOf(e: Entry): { text: string; tone: Tone } | undefined {
   switch (e.type) {
     case undefined:
     case '':
-      return e.msg ? { text: ownText(e), tone: e.level === 'ERROR' ? 'bad' : 'plain' } : { text: raw, tone: 'plain' }
+      if (e.msg === '') return undefined
+      return e.msg
+        ? { text: ownText(e), tone: e.level === 'ERROR' ? 'bad' : 'plain' }
+        : { text: JSON.stringify(e), tone: 'plain' }
     case 'run_start':
       return { text: `run ${e.playbook ?? ''}`, tone: 'head' }
     case 'play_start':

@@ -1,146 +1,105 @@
-import { Button, SearchInput, Switch, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core'
-import { useEffect, useMemo, useRef, useState } from 'react'
+import { Button, SearchInput, Switch, TextInput, Toolbar, ToolbarContent, ToolbarItem } from '@patternfly/react-core'
+import { useEffect, useLayoutEffect, useRef, useState, type KeyboardEvent } from 'react'
 import { useLocation, useNavigate } from 'react-router'
 import { ProblemAlert } from '../ui/problem'
 import { Nothing } from '../ui/page'
-import { LogReader, search, type Snapshot } from './reader'
-import { Alert } from '../ui/alert'
+import { holds, useFailures, useSearch, useWindow, type Hits, type Place, type Source } from './feed'
 
-const windowSize = 500
-const nothing: Snapshot = { lines: [], bad: [], total: 0, bytes: 0 }
-
-interface LogProps {
-  plan: string
-  step: string
-  attempt: number
+interface LogProps extends Source {
   grows: boolean // the attempt runs
 }
 
-export function logURL({ plan, step, attempt }: Pick<LogProps, 'plan' | 'step' | 'attempt'>): string {
+export function logURL({ plan, step, attempt }: Source): string {
   return `/api/v1/plans/${encodeURIComponent(plan)}/log?step=${encodeURIComponent(step)}&attempt=${attempt}`
 }
 
-// useLog reads the log, every second while it grows.
-function useLog({ plan, step, attempt, grows }: LogProps): { log: Snapshot; failed: unknown; done: boolean } {
-  const [state, setState] = useState({ log: nothing, failed: undefined as unknown, done: false })
-  const url = logURL({ plan, step, attempt })
-  const reader = useMemo(() => new LogReader(url), [url])
-  useEffect(() => {
-    const abort = new AbortController()
-    let timer: ReturnType<typeof setTimeout> | undefined
-    let showing: ReturnType<typeof setTimeout> | undefined
-    const show = () => {
-      showing ??= setTimeout(() => {
-        showing = undefined
-        setState({ log: reader.snapshot(windowSize), failed: undefined, done: false })
-      }, 250)
-    }
-    const read = async () => {
-      let failed: unknown
-      try {
-        await reader.more(abort.signal, show)
-      } catch (err) {
-        failed = err
-      }
-      if (abort.signal.aborted) return
-      clearTimeout(showing)
-      showing = undefined
-      setState({ log: reader.snapshot(), failed, done: true })
-      if (grows || failed !== undefined) timer = setTimeout(() => void read(), failed === undefined ? 1000 : 5000)
-    }
-    void read()
-    return () => {
-      abort.abort()
-      clearTimeout(timer)
-      clearTimeout(showing)
-    }
-  }, [reader, grows])
-  return state
-}
-
-// Log shows a window of the log: at the line that the URL names, at the first that failed, or at the end as it grows.
+// Log shows a window of the log: at the line that the URL names, at the last that failed, or at the end as it grows.
 export function Log(props: LogProps) {
-  const { log, failed, done } = useLog(props)
   const { hash } = useLocation()
   const navigate = useNavigate()
-  const named = /^#L(\d+)$/.exec(hash)
+  const named = /^#L(\d{1,12})$/.exec(hash)
   const here = named ? Number(named[1]) : undefined
   const [follows, setFollows] = useState(props.grows && here === undefined)
-  const [text, setText] = useState('')
-  const [hit, setHit] = useState(0)
+  const failures = useFailures(props, props.grows)
+  const [place, setPlace] = useState<Place | undefined>(follows ? 'end' : here)
+  const { window: log, problem } = useWindow(props, place)
   const box = useRef<HTMLOListElement>(null)
-  const hits = useMemo(() => search(log.lines, text), [log.lines, text])
-  const first = log.lines[0]?.n ?? 1
-  const count = log.lines.length
-  const at = log.lines.findIndex((l) => l.n >= (here ?? first))
-  const start = follows || at < 0 ? Math.max(0, count - windowSize) : clamp(at - windowSize / 2, count)
-  const shown = log.lines.slice(start, start + windowSize)
+  const anchor = useRef<{ line: number; top: number }>(undefined)
 
+  // A line that is shown already needs no other window, unless this one moves with the end.
+  const move = (to: Place) => setPlace((from) => (to !== 'end' && from !== 'end' && log && holds(log, to) ? from : to))
   const goTo = (n: number) => {
     setFollows(false)
+    move(n)
     void navigate({ hash: `#L${n}` }, { replace: true, preventScrollReset: true })
   }
-  const walk = (by: number) => {
-    if (hits.length === 0) return
-    const next = (hit + by + hits.length) % hits.length
-    setHit(next)
-    const line = log.lines[hits[next] ?? 0]
-    if (line) goTo(line.n)
-  }
   // The failing line is what a reader came for.
-  const [opened, setOpened] = useState(false)
+  const last = failures.lines.at(-1)
   useEffect(() => {
-    if (opened || !done) return
-    setOpened(true)
-    const bad = log.bad.at(-1)
-    if (here === undefined && !props.grows && bad) goTo(bad.n)
+    if (place !== undefined || !failures.known) return
+    if (here === undefined && last !== undefined) goTo(last)
+    else setPlace(here ?? 'end')
   })
   useEffect(() => {
-    if (!box.current) return
-    if (follows) box.current.scrollTop = box.current.scrollHeight
-    else box.current.querySelector('.here')?.scrollIntoView?.({ block: 'center' })
-  }, [follows, here, shown.length, log.total, done])
+    if (here !== undefined && place !== undefined && !follows) move(here)
+  }, [here])
+
+  // slide shows the lines before or behind the window, and keeps the line at its edge where it is on the screen.
+  const slide = (later: boolean) => {
+    if (!log || !box.current) return
+    const edge = later ? log.lines.at(-1)?.n : log.lines[0]?.n
+    const line = box.current.querySelector<HTMLElement>(`#L${edge}`)
+    if (edge !== undefined && line) anchor.current = { line: edge, top: line.offsetTop - box.current.scrollTop }
+    setFollows(false)
+    setPlace(later ? log.next : Math.max(1, log.first))
+  }
+  const scrolled = () => {
+    if (!log || !box.current || follows || anchor.current) return
+    const { scrollTop, scrollHeight, clientHeight } = box.current
+    if (scrollTop === 0 && log.first > 1) slide(false)
+    else if (scrollTop + clientHeight >= scrollHeight - 1 && log.next <= log.total) slide(true)
+  }
+  useLayoutEffect(() => {
+    const list = box.current
+    if (!list || !log) return
+    const kept = anchor.current && list.querySelector<HTMLElement>(`#L${anchor.current.line}`)
+    if (follows) list.scrollTop = list.scrollHeight
+    else if (anchor.current && kept) list.scrollTop = kept.offsetTop - anchor.current.top
+    else list.querySelector('.here')?.scrollIntoView?.({ block: 'center' })
+    anchor.current = undefined
+  }, [follows, here, log])
 
   return (
     <section aria-label="Log" className="stack">
-      {failed !== undefined && <ProblemAlert of={failed} />}
+      {problem !== undefined && <ProblemAlert of={problem} />}
       <Toolbar>
         <ToolbarContent>
           <ToolbarItem>
-            <SearchInput
-              aria-label="Search in the log"
-              placeholder="Search"
-              value={text}
-              resultsCount={
-                text === '' ? undefined : hits.length === 0 ? '0' : `${Math.min(hit + 1, hits.length)} / ${hits.length}`
-              }
-              onChange={(_, v) => {
-                setText(v)
-                setHit(0)
+            <Search of={props} goTo={goTo} />
+          </ToolbarItem>
+          <ToolbarItem>
+            <GoToLine last={log?.total ?? 1} goTo={goTo} />
+          </ToolbarItem>
+          <ToolbarItem>
+            <Switch
+              label="Follow the end"
+              isChecked={follows}
+              onChange={(_, on) => {
+                setFollows(on)
+                if (on) move('end')
               }}
-              onClear={() => setText('')}
-              onNextClick={() => walk(1)}
-              onPreviousClick={() => walk(-1)}
-              onSearch={() => walk(0)}
             />
           </ToolbarItem>
           <ToolbarItem>
-            <Switch label="Follow the end" isChecked={follows} onChange={(_, on) => setFollows(on)} />
-          </ToolbarItem>
-          <ToolbarItem>
-            <Button
-              variant="secondary"
-              isDisabled={follows || start === 0}
-              onClick={() => goTo(log.lines[Math.max(0, start - windowSize / 2)]?.n ?? first)}
-            >
+            <Button variant="secondary" isDisabled={follows || !log || log.first <= 1} onClick={() => slide(false)}>
               Earlier
             </Button>
           </ToolbarItem>
           <ToolbarItem>
             <Button
               variant="secondary"
-              isDisabled={follows || start + windowSize >= count}
-              onClick={() => goTo(log.lines[Math.min(count - 1, start + windowSize)]?.n ?? first)}
+              isDisabled={follows || !log || log.next > log.total}
+              onClick={() => slide(true)}
             >
               Later
             </Button>
@@ -152,43 +111,36 @@ export function Log(props: LogProps) {
           </ToolbarItem>
         </ToolbarContent>
       </Toolbar>
-      {done && log.total - count > 1000 && (
-        <Alert
-          isInline
-          isPlain
-          variant="info"
-          title={`Only the last ${count} of ${log.total} lines are kept in this page. Download has all.`}
-        />
-      )}
-      {log.bad.length > 0 && (
+      {failures.lines.length > 0 && (
         <p>
           Lines that failed:{' '}
-          {log.bad.slice(0, 10).map((l) => (
+          {failures.lines.slice(-10).map((n) => (
             <a
-              key={l.n}
-              href={`#L${l.n}`}
+              key={n}
+              href={`#L${n}`}
               onClick={(e) => {
                 e.preventDefault()
-                goTo(l.n)
+                goTo(n)
               }}
               className="mono"
             >
-              {l.n}{' '}
+              {n}{' '}
             </a>
           ))}
         </p>
       )}
-      {count === 0 && done && (
+      {log?.lines.length === 0 && (
         <Nothing title={props.grows ? 'It has written nothing yet.' : 'It has written nothing.'} />
       )}
-      {count > 0 && (
+      {log && log.lines.length > 0 && (
         <ol
           ref={box}
           className="log"
           tabIndex={0}
-          aria-label={`Lines ${shown[0]?.n} to ${shown.at(-1)?.n} of ${log.total}`}
+          onScroll={scrolled}
+          aria-label={`Lines ${log.first} to ${log.next - 1} of ${log.total}`}
         >
-          {shown.map((l) => (
+          {log.lines.map((l) => (
             <li
               key={l.n}
               id={`L${l.n}`}
@@ -216,6 +168,66 @@ export function Log(props: LogProps) {
   )
 }
 
-function clamp(wanted: number, count: number): number {
-  return Math.max(0, Math.min(Math.floor(wanted), count - windowSize))
+// Search looks through the whole log, and walks from hit to hit.
+function Search({ of, goTo }: { of: Source; goTo: (n: number) => void }) {
+  const [text, setText] = useState('')
+  const [hit, setHit] = useState(0)
+  const { extend, ...hits } = useSearch(of, text)
+  const walk = (by: number) => {
+    const count = hits.lines.length
+    const next = hit + by
+    if (count === 0 || (next >= count && hits.busy)) return
+    if (next >= count && hits.more) {
+      extend()
+      return
+    }
+    const at = (next + count) % count
+    setHit(at)
+    goTo(hits.lines[at] ?? 1)
+  }
+  return (
+    <>
+      <SearchInput
+        aria-label="Search in the log"
+        placeholder="Search"
+        value={text}
+        resultsCount={text === '' ? undefined : countOf(hits, hit)}
+        onChange={(_, v) => {
+          setText(v.slice(0, 200))
+          setHit(0)
+        }}
+        onClear={() => setText('')}
+        onNextClick={() => walk(1)}
+        onPreviousClick={() => walk(-1)}
+        onSearch={() => walk(0)}
+      />
+      {hits.problem !== undefined && <ProblemAlert of={hits.problem} />}
+    </>
+  )
+}
+
+// countOf says which hit is shown, and of how many.
+export function countOf({ lines, busy, more }: Hits, hit: number): string {
+  if (lines.length === 0) return busy ? '...' : '0'
+  return `${hit + 1} / ${lines.length}${busy || more ? '+' : ''}`
+}
+
+function GoToLine({ last, goTo }: { last: number; goTo: (n: number) => void }) {
+  const [text, setText] = useState('')
+  const go = (e: KeyboardEvent) => {
+    const n = Number(text)
+    if (e.key !== 'Enter' || !Number.isInteger(n) || n < 1) return
+    goTo(Math.min(n, Math.max(last, 1)))
+    setText('')
+  }
+  return (
+    <TextInput
+      aria-label="Go to line"
+      placeholder="Go to line"
+      inputMode="numeric"
+      value={text}
+      onChange={(_, v) => setText(v.replaceAll(/\D/g, '').slice(0, 12))}
+      onKeyDown={go}
+    />
+  )
 }

@@ -5,9 +5,11 @@ import { Link } from 'react-router'
 import { client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { problemOf } from '../api/problem'
+import { yaml } from '../api/yaml'
 import { marksOf, source, type Mark } from '../forms/places'
 import { Alert } from '../ui/alert'
 import { Diff } from '../ui/diff'
+import { WouldPlan } from './wouldPlan'
 
 export type Applied = Schemas['Applied']
 
@@ -16,9 +18,7 @@ export function send(text: string, dryRun: boolean, etag?: string): Promise<Appl
   return must(
     client.POST('/apply', {
       params: { query: { dry_run: dryRun, source }, header: etag ? { 'If-Match': etag } : {} },
-      headers: { 'Content-Type': 'application/yaml' },
-      body: text as never,
-      bodySerializer: (b: unknown) => b as string,
+      ...yaml(text),
     }),
   )
 }
@@ -49,11 +49,18 @@ export function useDryRun(text: string) {
     () => (checked.error ? marksOf(list(problemOf(checked.error).errors), settled) : []),
     [checked.error, settled],
   )
-  return { checked, marks, current: settled === text && !checked.isFetching }
+  return { checked, marks, settled, current: settled === text && !checked.isFetching }
 }
 
-// Outcome is what an apply would do, or everything that it would be refused for.
-export function Outcome({ checked, failed, marks }: { checked: Applied | undefined; failed: unknown; marks: Mark[] }) {
+interface OutcomeProps {
+  text: string // that was checked
+  checked: Applied | undefined
+  failed: unknown
+  marks: Mark[]
+}
+
+// Outcome is what an apply would do, with the plans that would follow, or everything that it would be refused for.
+export function Outcome({ text, checked, failed, marks }: OutcomeProps) {
   if (failed != null) {
     const p = problemOf(failed)
     return (
@@ -73,12 +80,15 @@ export function Outcome({ checked, failed, marks }: { checked: Applied | undefin
   }
   if (!checked) return null
   return (
-    <Card component="section">
-      <CardTitle component="h2">What would change</CardTitle>
-      <CardBody className="stack" role="status">
-        <Changes of={checked} />
-      </CardBody>
-    </Card>
+    <>
+      <Card component="section">
+        <CardTitle component="h2">What would change</CardTitle>
+        <CardBody className="stack" role="status">
+          <Changes of={checked} />
+        </CardBody>
+      </Card>
+      {list(checked.changes).some((c) => c.kind === 'Cluster') && <WouldPlan text={text} />}
+    </>
   )
 }
 

@@ -6,7 +6,7 @@ import { api, json } from '../api/client'
 import { problemOf } from '../api/problem'
 import type { Draft } from '../forms/drafts'
 import { kinds, type Kind } from '../forms/kinds'
-import { imageDocument, templates } from '../forms/templates'
+import { imageDocument, releaseDocument, templates } from '../forms/templates'
 import { Actions } from '../ui/actions'
 import { Beside } from '../ui/beside'
 import { Command } from '../ui/command'
@@ -37,6 +37,17 @@ export default function Apply() {
         title="New Image"
         draft={`new/Image/${sha256}/${kubernetes}`}
         from={imageDocument(sha256, kubernetes)}
+      />
+    )
+  }
+  const digest = params.get('digest') ?? ''
+  if (template === 'Release' && /^[0-9a-f]{64}$/.test(digest) && /^v[0-9.]+$/.test(kubernetes)) {
+    return (
+      <Form
+        key={digest}
+        title="New Release"
+        draft={`new/Release/${digest}`}
+        from={releaseDocument({ name, digest, kubernetes, unsigned: params.get('unsigned') ?? '' })}
       />
     )
   }
@@ -102,7 +113,7 @@ function FormWith({ title, draft, from, above, etag: began, of, kind, left }: Fo
   const [failed, setFailed] = useState<unknown>()
   const [done, setDone] = useState<Applied>()
   const [theirs, setTheirs] = useState<{ text: string; etag: string }>()
-  const { checked, marks, current } = useDryRun(text)
+  const { checked, marks, settled, current } = useDryRun(text)
   const edit = (now: string, version = etag) => {
     setText(now)
     setEtag(version)
@@ -170,7 +181,7 @@ function FormWith({ title, draft, from, above, etag: began, of, kind, left }: Fo
           <Done applied={done} />
         ) : (
           <>
-            <Outcome checked={checked.data} failed={checked.error} marks={marks} />
+            <Outcome text={settled} checked={checked.data} failed={checked.error} marks={marks} />
             <Actions>
               <Button
                 onClick={() => void apply()}

@@ -1,10 +1,11 @@
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
-import { Link, useNavigate } from 'react-router'
+import { Link } from 'react-router'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
+import { Actions } from '../ui/actions'
 import { Ask } from '../ui/ask'
 import { ChoiceFilter, FilterBar } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
@@ -15,6 +16,8 @@ import { size } from '../ui/size'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { useFilters } from '../ui/url'
+import { BackUpNow, Extract } from './backupDialogs'
+import { usePlan } from './usePlan'
 
 type Backup = Schemas['Backup']
 
@@ -25,7 +28,19 @@ export default function Backups() {
   const cluster = filters.get('cluster')
   const asked = api.useQuery('get', '/backups', {}, { refetchInterval: 30_000 })
   return (
-    <Page title="Backups" actions={edits(me) && <LinkButton to="/apply?template=BackupTarget">New target</LinkButton>}>
+    <Page
+      title="Backups"
+      actions={
+        <Actions>
+          {acts(me) && <BackUpNow of={list(asked.data?.clusters).map((c) => c.cluster)} />}
+          {edits(me) && (
+            <LinkButton variant="secondary" to="/apply?template=BackupTarget">
+              New target
+            </LinkButton>
+          )}
+        </Actions>
+      }
+    >
       <Answer of={asked}>
         {(b) => (
           <>
@@ -52,6 +67,36 @@ export default function Backups() {
         )}
       </Answer>
     </Page>
+  )
+}
+
+// ClusterBackups are those of one cluster.
+export function ClusterBackups({ cluster }: { cluster: string }) {
+  const me = useMe()
+  const asked = api.useQuery('get', '/backups', { params: { query: { cluster } } }, { refetchInterval: 30_000 })
+  return (
+    <Answer of={asked}>
+      {(b) => (
+        <div className="stack">
+          {acts(me) && list(b.clusters).length > 0 && (
+            <Actions>
+              <BackUpNow of={[cluster]} />
+            </Actions>
+          )}
+          <Ages of={list(b.clusters)} />
+          <Drills of={list(b.clusters)} />
+          {list(b.items).length === 0 ? (
+            <Nothing title="The cluster has no backup.">
+              Name targets in spec.backup.targets of the cluster, and make a schedule with the job etcd-backup.
+            </Nothing>
+          ) : (
+            <More of={list(b.items)} size={100}>
+              {(some) => <BackupTable of={some} />}
+            </More>
+          )}
+        </div>
+      )}
+    </Answer>
   )
 }
 
@@ -127,7 +172,7 @@ function Drills({ of }: { of: Schemas['BackupAge'][] }) {
 }
 
 interface Asked {
-  what: 'delete' | 'restore' | 'new masters' | 'drill'
+  what: 'delete' | 'extract' | 'restore' | 'new masters' | 'drill'
   backup: Backup
 }
 
@@ -200,7 +245,10 @@ function BackupTable({ of }: { of: Backup[] }) {
                       { title: 'Restore', onClick: () => setAsked({ what: 'restore', backup: b }) },
                       { title: 'Restore on new masters', onClick: () => setAsked({ what: 'new masters', backup: b }) },
                       ...(edits(me)
-                        ? [{ title: 'Delete', onClick: () => setAsked({ what: 'delete', backup: b }) }]
+                        ? [
+                            { title: 'Take objects out', onClick: () => setAsked({ what: 'extract', backup: b }) },
+                            { title: 'Delete', onClick: () => setAsked({ what: 'delete', backup: b }) },
+                          ]
                         : []),
                     ]}
                     popperProps={{ position: 'right' }}
@@ -212,6 +260,7 @@ function BackupTable({ of }: { of: Backup[] }) {
         </Tbody>
       </Table>
       {asked?.what === 'delete' && <Delete of={asked.backup} close={() => setAsked(undefined)} done={again} />}
+      {asked?.what === 'extract' && <Extract of={asked.backup} close={() => setAsked(undefined)} />}
       {asked?.what === 'drill' && <TryRestore of={asked.backup} close={() => setAsked(undefined)} />}
       {asked && (asked.what === 'restore' || asked.what === 'new masters') && (
         <Restore of={asked.backup} newMasters={asked.what === 'new masters'} close={() => setAsked(undefined)} />
@@ -236,18 +285,15 @@ function Delete({ of, close, done }: { of: Backup; close: () => void; done: () =
 
 // Restore has the restore planned. The plan says what is lost, and is agreed to there.
 function Restore({ of, newMasters, close }: { of: Backup; newMasters: boolean; close: () => void }) {
-  const navigate = useNavigate()
-  const plan = async () => {
-    const made = await must(
-      client.POST('/clusters/{name}/plans', {
-        params: { path: { name: of.cluster } },
-        body: { operation: 'cluster.restore', restore: { backup: of.id, new_masters: newMasters } },
-      }),
-    )
-    await navigate(`/plans/${made.id}`)
-  }
+  const plan = usePlan(of.cluster)
+  const restore = { backup: of.id, new_masters: newMasters }
   return (
-    <Ask title={`Restore cluster ${of.cluster}?`} verb="Make the plan" act={plan} close={close}>
+    <Ask
+      title={`Restore cluster ${of.cluster}?`}
+      verb="Make the plan"
+      act={() => plan({ operation: 'cluster.restore', restore })}
+      close={close}
+    >
       <p>
         The plan restores the state of <Time at={of.made_at} />. What changed in the cluster since then is lost.
       </p>
@@ -259,18 +305,14 @@ function Restore({ of, newMasters, close }: { of: Backup; newMasters: boolean; c
 
 // TryRestore has a restore drill planned.
 function TryRestore({ of, close }: { of: Backup; close: () => void }) {
-  const navigate = useNavigate()
-  const plan = async () => {
-    const made = await must(
-      client.POST('/clusters/{name}/plans', {
-        params: { path: { name: of.cluster } },
-        body: { operation: 'cluster.drill', restore: { backup: of.id } },
-      }),
-    )
-    await navigate(`/plans/${made.id}`)
-  }
+  const plan = usePlan(of.cluster)
   return (
-    <Ask title={`Try to restore backup ${of.id}?`} verb="Make the plan" act={plan} close={close}>
+    <Ask
+      title={`Try to restore backup ${of.id}?`}
+      verb="Make the plan"
+      act={() => plan({ operation: 'cluster.drill', restore: { backup: of.id } })}
+      close={close}
+    >
       <p>
         The plan restores it into a VM of its own, compares what is there with the manifest of the backup, and deletes
         the VM. The cluster is not touched.

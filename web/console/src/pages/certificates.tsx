@@ -1,15 +1,17 @@
+import { ToolbarItem } from '@patternfly/react-core'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
-import { useNavigate } from 'react-router'
-import { api, client, list, type Schemas } from '../api/client'
-import { must } from '../api/must'
+import type { ReactNode } from 'react'
+import { api, list, type Schemas } from '../api/client'
 import { acts, useMe } from '../app/me'
-import { Ask, AskButton } from '../ui/ask'
+import { Actions } from '../ui/actions'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Answer, Nothing, Page } from '../ui/page'
 import { Status } from '../ui/status'
 import { Time, useNow } from '../ui/time'
 import { useFilters } from '../ui/url'
+import { Authorities } from './authorities'
 import { day, endOf } from './certificateEnd'
+import { Renew, Rotate } from './rotations'
 
 type Certificate = Schemas['SeenCertificate']
 
@@ -17,9 +19,35 @@ type Certificate = Schemas['SeenCertificate']
 export default function Certificates() {
   const me = useMe()
   const filters = useFilters()
+  const cluster = filters.get('cluster')
+  return (
+    <Page title="Certificates" actions={acts(me) && cluster && <Verbs cluster={cluster} />}>
+      <Certified cluster={cluster}>
+        <TextFilter filters={filters} name="cluster" label="Cluster" />
+      </Certified>
+      <Authorities />
+    </Page>
+  )
+}
+
+// ClusterCertificates are those of one cluster.
+export function ClusterCertificates({ cluster, mayAct }: { cluster: string; mayAct: boolean }) {
+  return (
+    <Certified cluster={cluster}>
+      {mayAct && (
+        <ToolbarItem>
+          <Verbs cluster={cluster} />
+        </ToolbarItem>
+      )}
+    </Certified>
+  )
+}
+
+// Certified lists certificates, with the children before its other filters.
+function Certified({ cluster, children }: { cluster: string; children: ReactNode }) {
+  const filters = useFilters()
   const now = useNow()
   const source = filters.get('source')
-  const cluster = filters.get('cluster')
   const soon = filters.get('ends')
   const hour = Math.floor(now.getTime() / 3_600_000) * 3_600_000 // the question stays the same while the page is read
   const asked = api.useQuery('get', '/certificates', {
@@ -36,9 +64,9 @@ export default function Certificates() {
     },
   })
   return (
-    <Page title="Certificates" actions={acts(me) && cluster && <Renew cluster={cluster} />}>
+    <>
       <FilterBar>
-        <TextFilter filters={filters} name="cluster" label="Cluster" />
+        {children}
         <TextFilter filters={filters} name="node" label="Node" />
         <TextFilter filters={filters} name="name" label="Name, such as apiserver" />
         <ChoiceFilter
@@ -76,7 +104,7 @@ export default function Certificates() {
           )
         }
       </Answer>
-    </Page>
+    </>
   )
 }
 
@@ -96,7 +124,7 @@ function CertificateTable({ of, now }: { of: Certificate[]; now: Date }) {
         {of.map((c) => (
           <Tr key={`${c.cluster}/${c.node}/${c.source}/${c.place}/${c.fingerprint}`}>
             <Td dataLabel="Ends">
-              <Status {...endOf(c.ends_at, now)} /> <Time at={c.ends_at} />
+              <Status {...endOf(c, now)} /> <Time at={c.ends_at} />
             </Td>
             <Td dataLabel="Certificate" className="break">
               {c.name}
@@ -122,27 +150,11 @@ function CertificateTable({ of, now }: { of: Certificate[]; now: Date }) {
   )
 }
 
-function Renew({ cluster }: { cluster: string }) {
-  const navigate = useNavigate()
-  const plan = async () => {
-    const made = await must(
-      client.POST('/clusters/{name}/plans', {
-        params: { path: { name: cluster } },
-        body: { operation: 'cluster.rotate_certs' },
-      }),
-    )
-    await navigate(`/plans/${made.id}`)
-  }
+function Verbs({ cluster }: { cluster: string }) {
   return (
-    <AskButton
-      variant="primary"
-      ask={(close) => (
-        <Ask title={`Renew the certificates of ${cluster}?`} verb="Make the plan" act={plan} close={close}>
-          <p>The plan renews what ends within 30 days: masters one by one, then workers. No pod is moved.</p>
-        </Ask>
-      )}
-    >
-      Renew
-    </AskButton>
+    <Actions>
+      <Renew cluster={cluster} />
+      <Rotate cluster={cluster} />
+    </Actions>
   )
 }

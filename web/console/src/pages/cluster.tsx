@@ -1,8 +1,6 @@
-import { Card, CardBody, CardTitle, Content, FormGroup, FormSelect, FormSelectOption } from '@patternfly/react-core'
-import { useState } from 'react'
-import { Link, useNavigate, useParams } from 'react-router'
-import { api, client, list, type Schemas } from '../api/client'
-import { must } from '../api/must'
+import { Card, CardBody, CardTitle, Content } from '@patternfly/react-core'
+import { Link, useParams } from 'react-router'
+import { api, list, type Schemas } from '../api/client'
 import { acts, sees, useMe } from '../app/me'
 import { Ask, AskButton } from '../ui/ask'
 import { Command } from '../ui/command'
@@ -10,12 +8,17 @@ import { FilterBar, Pages } from '../ui/filters'
 import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { PageTabs } from '../ui/tabs'
 import { Status } from '../ui/status'
-import { save } from '../ui/save'
 import { useFilters } from '../ui/url'
+import { ClusterBackups } from './backups'
+import { ClusterCertificates } from './certificates'
+import { ClusterAccess } from './clusterAccess'
+import { Health, WaitsFor } from './clusterHealth'
 import { DocumentText } from './documentText'
 import { ClusterFits } from './fits'
+import { Newer } from './newer'
 import { NodesTab } from './nodes'
 import { PlanTable } from './planTable'
+import { usePlan } from './usePlan'
 import { Alert } from '../ui/alert'
 import { Actions } from '../ui/actions'
 
@@ -26,7 +29,12 @@ const tabs = [
   ['nodes', 'Nodes'],
   ['plans', 'Plans'],
   ['document', 'Document'],
+  ['certificates', 'Certificates'],
+  ['backups', 'Backups'],
+  ['access', 'Access'],
 ] as const
+// These parts ask for lists of the whole director.
+const infrastructure = ['certificates', 'backups']
 
 export default function ClusterPage() {
   const { name = '', tab = 'overview' } = useParams()
@@ -36,6 +44,7 @@ export default function ClusterPage() {
     <Answer of={asked}>
       {(cluster) => {
         const mayAct = acts(me, cluster)
+        const seen = sees(me, 'infrastructure') ? tabs : tabs.filter(([key]) => !infrastructure.includes(key))
         return (
           <Page
             title={name}
@@ -43,12 +52,15 @@ export default function ClusterPage() {
             beside={<Status of={cluster.status} />}
             actions={mayAct && <Verbs cluster={cluster} />}
           >
-            <PageTabs label="Parts of the cluster" base={`/clusters/${name}`} at={tab} of={tabs} />
+            <PageTabs label="Parts of the cluster" base={`/clusters/${name}`} at={tab} of={seen} />
             <div className="stack after">
               {tab === 'overview' && <Overview cluster={cluster} mayAct={mayAct} />}
               {tab === 'nodes' && <NodesTab cluster={name} mayAct={mayAct} />}
               {tab === 'plans' && <ClusterPlans name={name} />}
               {tab === 'document' && <DocumentText kind="Cluster" name={name} />}
+              {tab === 'certificates' && <ClusterCertificates cluster={name} mayAct={mayAct} />}
+              {tab === 'backups' && <ClusterBackups cluster={name} />}
+              {tab === 'access' && <ClusterAccess cluster={name} project={cluster.project} />}
             </div>
           </Page>
         )
@@ -61,21 +73,9 @@ function Verbs({ cluster }: { cluster: Cluster }) {
   return (
     <Actions>
       <PlanButton cluster={cluster.name} />
-      <KubeconfigButton cluster={cluster.name} />
       {cluster.status !== 'absent' && <DeleteButton cluster={cluster.name} />}
     </Actions>
   )
-}
-
-// usePlan freezes a plan and opens it.
-export function usePlan(cluster: string): (request: Schemas['PlanRequest']) => Promise<void> {
-  const navigate = useNavigate()
-  return async (request) => {
-    const plan = await must(
-      client.POST('/clusters/{name}/plans', { params: { path: { name: cluster } }, body: request }),
-    )
-    void navigate(`/plans/${plan.id}`)
-  }
 }
 
 // PlanButton says what a plan would do or be refused for, before there is one.
@@ -130,53 +130,6 @@ function PlanDialog({ cluster, close }: { cluster: string; close: () => void }) 
   )
 }
 
-const lives: [string, string][] = [
-  ['3600', '1 hour'],
-  ['28800', '8 hours'],
-  ['86400', '1 day'],
-  ['604800', '7 days'],
-]
-
-function KubeconfigButton({ cluster }: { cluster: string }) {
-  const [life, setLife] = useState('28800')
-  return (
-    <AskButton
-      variant="secondary"
-      ask={(close) => (
-        <Ask
-          title="Download a kubeconfig"
-          verb="Download"
-          close={close}
-          act={async () => {
-            const text = await must(
-              client.POST('/clusters/{name}/kubeconfig', {
-                params: { path: { name: cluster } },
-                body: { ttl_seconds: Number(life) },
-                parseAs: 'text',
-              }),
-            )
-            save(`${cluster}.kubeconfig`, text as unknown as string, 'application/yaml')
-          }}
-        >
-          <Content component="p">
-            It has a client certificate of its own, in your name. That you got it is in the audit trail.
-          </Content>
-          <FormGroup label="Good for" fieldId="kubeconfig-life">
-            <FormSelect id="kubeconfig-life" value={life} onChange={(_, v) => setLife(v)}>
-              {lives.map(([v, text]) => (
-                <FormSelectOption key={v} value={v} label={text} />
-              ))}
-            </FormSelect>
-          </FormGroup>
-          <Command>{`directorctl kubeconfig ${cluster} --admin -o ${cluster}.kubeconfig`}</Command>
-        </Ask>
-      )}
-    >
-      Kubeconfig
-    </AskButton>
-  )
-}
-
 function DeleteButton({ cluster }: { cluster: string }) {
   const plan = usePlan(cluster)
   return (
@@ -227,6 +180,8 @@ function Overview({ cluster, mayAct }: { cluster: Cluster; mayAct: boolean }) {
           Plan makes the plan that creates it.
         </Alert>
       )}
+      <WaitsFor cluster={cluster.name} />
+      {cluster.nodes > 0 && <Health cluster={cluster.name} />}
       <Card component="section">
         <CardTitle component="h2">The cluster</CardTitle>
         <CardBody>
@@ -237,6 +192,8 @@ function Overview({ cluster, mayAct }: { cluster: Cluster; mayAct: boolean }) {
                 'Release',
                 cluster.release && <Link to={`/documents/Release/${cluster.release}`}>{cluster.release}</Link>,
               ],
+              ['Kubernetes', cluster.version],
+              ['Newer version', cluster.newer && <Newer of={cluster} />],
               ['Project', cluster.project],
               ['Machines', `${cluster.nodes}: ${masters} for the control plane, ${machines.length - masters} workers`],
               [

@@ -8,9 +8,22 @@ import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
 import { Status } from '../ui/status'
+import { Time } from '../ui/time'
 import { useFilters, words } from '../ui/url'
+import { Newer } from './newer'
+
+type Filters = ReturnType<typeof useFilters>
 
 const statuses = ['absent', 'creating', 'unfinished', 'ready', 'changing', 'deleting', 'failed']
+const orders: [string, string][] = [
+  ['status', 'status'],
+  ['version', 'oldest version'],
+  ['-version', 'newest version'],
+  ['-created_at', 'youngest'],
+  ['created_at', 'oldest'],
+  ['-nodes', 'most machines'],
+]
+const narrows = ['q', 'label', 'status', 'version', 'project', 'sort']
 
 export default function Clusters() {
   const me = useMe()
@@ -21,13 +34,27 @@ export default function Clusters() {
     {
       params: {
         query: {
-          name_prefix: filters.get('name') || undefined,
+          q: filters.get('q') || undefined,
           label: words(filters.get('label')),
           status: words(filters.get('status')),
+          version: words(filters.get('version')),
           project: filters.get('project') || undefined,
+          sort: filters.get('sort') || undefined,
           continue: filters.get('continue') || undefined,
           limit: 100,
-          fields: ['name', 'status', 'nodes', 'release', 'project', 'plan', 'plan_status', 'endpoint'],
+          facets: true,
+          fields: [
+            'name',
+            'status',
+            'nodes',
+            'release',
+            'version',
+            'newer',
+            'project',
+            'plan',
+            'plan_status',
+            'created_at',
+          ],
         },
       },
     },
@@ -36,14 +63,17 @@ export default function Clusters() {
   return (
     <Page title="Clusters" actions={edits(me) && <LinkButton to="/clusters/new">New cluster</LinkButton>}>
       <FilterBar>
-        <TextFilter filters={filters} name="name" label="Name begins with" />
+        <TextFilter filters={filters} name="q" label="Name, project, release, address or label" />
         <TextFilter filters={filters} name="label" label="Label, such as env=prod" />
         <ChoiceFilter filters={filters} name="status" label="Status" options={statuses.map((s) => [s, s])} />
+        <TextFilter filters={filters} name="version" label="Version, such as v1.37" />
         <TextFilter filters={filters} name="project" label="Project" />
+        <ChoiceFilter filters={filters} name="sort" label="Order" all="name" options={orders} />
       </FilterBar>
       <Answer of={clusters}>
         {(c) => (
           <>
+            {c.facets && <Counts total={c.total ?? 0} of={c.facets} filters={filters} />}
             {list(c.items).length === 0 ? (
               <Nothing title="No cluster is like this." />
             ) : (
@@ -52,10 +82,12 @@ export default function Clusters() {
                   <Tr>
                     <Th>Cluster</Th>
                     <Th>Status</Th>
+                    <Th>Version</Th>
                     <Th>Machines</Th>
                     <Th>Release</Th>
                     <Th>Project</Th>
                     <Th>Plan</Th>
+                    <Th>Described</Th>
                   </Tr>
                 </Thead>
                 <Tbody>
@@ -73,6 +105,41 @@ export default function Clusters() {
   )
 }
 
+const most = 8 // of each kind
+
+// Counts says how many clusters the filters leave, and of what. Each number leads to these clusters.
+function Counts({ total, of, filters }: { total: number; of: Schemas['Facets']; filters: Filters }) {
+  const led = (name: string, value: string) => {
+    const search = new URLSearchParams()
+    for (const k of narrows) if (filters.get(k) !== '') search.set(k, filters.get(k))
+    search.set(name, value)
+    return { search: search.toString() }
+  }
+  const groups: [name: string, text: string, counts: Record<string, number>][] = [
+    ['status', '', of.status],
+    ['version', 'running ', of.version],
+    ['project', 'in project ', of.project],
+  ]
+  return (
+    <p aria-label="Counts">
+      {total === 1 ? '1 cluster' : `${total} clusters`}
+      {groups.map(([name, text, counts]) =>
+        Object.entries(counts)
+          .sort((a, b) => b[1] - a[1])
+          .slice(0, most)
+          .map(([value, n]) => (
+            <span key={`${name} ${value}`}>
+              {', '}
+              <Link to={led(name, value)} className="break">
+                {`${n} ${text}${value}`}
+              </Link>
+            </span>
+          )),
+      )}
+    </p>
+  )
+}
+
 // Row is drawn again only when its cluster has changed: a filter of many clusters must be quick.
 const Row = memo(function Row({ of: one }: { of: Schemas['Cluster'] }) {
   return (
@@ -85,6 +152,14 @@ const Row = memo(function Row({ of: one }: { of: Schemas['Cluster'] }) {
       <Td dataLabel="Status">
         <Status of={one.status} />
       </Td>
+      <Td dataLabel="Version">
+        {one.version ?? '–'}
+        {one.newer && (
+          <div className="hint">
+            <Newer of={one} />
+          </div>
+        )}
+      </Td>
       <Td dataLabel="Machines">{one.nodes}</Td>
       <Td dataLabel="Release">{one.release}</Td>
       <Td dataLabel="Project">{one.project || '–'}</Td>
@@ -96,6 +171,9 @@ const Row = memo(function Row({ of: one }: { of: Schemas['Cluster'] }) {
         ) : (
           '–'
         )}
+      </Td>
+      <Td dataLabel="Described">
+        <Time at={one.created_at} />
       </Td>
     </Tr>
   )

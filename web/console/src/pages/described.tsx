@@ -75,13 +75,6 @@ export const tables = {
       ['Addresses for nodes', pool],
     ],
   },
-  Release: {
-    about: 'Bundles of images and packages, one for each version of Kubernetes.',
-    columns: [
-      ['Kubernetes', (s) => said(s.kubernetes)],
-      ['Bundle', (s) => said(s.bundle)],
-    ],
-  },
 } satisfies Partial<Record<Kind, { about: string; columns: Column[] }>>
 
 export function Described({ kind }: { kind: keyof typeof tables }) {

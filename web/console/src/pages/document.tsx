@@ -7,6 +7,7 @@ import { kinds } from '../forms/kinds'
 import { Ask, AskButton } from '../ui/ask'
 import { Command } from '../ui/command'
 import { Nothing, Page } from '../ui/page'
+import { Addresses } from './addresses'
 import { DiscoveryCard } from './discovery'
 import { DocumentText, readDocument } from './documentText'
 
@@ -57,6 +58,7 @@ export default function DocumentPage() {
     >
       <div className="stack">
         <DocumentText kind={kind} name={name} />
+        {kind === 'Network' && <Addresses network={name} />}
         {kind === 'Provider' && <DiscoveryCard provider={name} />}
       </div>
     </Page>

@@ -9,6 +9,7 @@ import type { Mark } from '../forms/places'
 import { broken, get, partOf } from '../forms/tree'
 import { Looking, useDiscovery } from './discovery'
 import { knownDocuments } from './known'
+import { Pools } from './pools'
 
 interface DocumentFormProps {
   kind: Kind
@@ -29,24 +30,28 @@ export function DocumentForm({ kind, text, marks, edit }: DocumentFormProps) {
   const looks = kind !== 'Cluster' && there
   const discovery = useDiscovery(looks ? provider : undefined)
   if (broken(text) || !partOf(text, kind)) return null
+  const names = (of: Kind) => list(known[of as keyof Known])
   return (
-    <Card component="section">
-      <CardTitle component="h2">Form</CardTitle>
-      <CardBody className="stack">
-        <Form onSubmit={(e) => e.preventDefault()}>
-          <FormFields
-            kind={kind}
-            fields={fields[kind] ?? []}
-            text={text}
-            names={(of) => list(known[of as keyof Known])}
-            marks={marks}
-            edit={edit}
-            found={list(discovery.data?.items)}
-          />
-          {looks && <Looking provider={provider} of={discovery} />}
-        </Form>
-        <p className="hint">The form writes the text, which has everything else that can be set.</p>
-      </CardBody>
-    </Card>
+    <div className="stack">
+      <Card component="section">
+        <CardTitle component="h2">Form</CardTitle>
+        <CardBody className="stack">
+          <Form onSubmit={(e) => e.preventDefault()}>
+            <FormFields
+              kind={kind}
+              fields={fields[kind] ?? []}
+              text={text}
+              names={names}
+              marks={marks}
+              edit={edit}
+              found={list(discovery.data?.items)}
+            />
+            {looks && <Looking provider={provider} of={discovery} />}
+          </Form>
+          <p className="hint">The form writes the text, which has everything else that can be set.</p>
+        </CardBody>
+      </Card>
+      {kind === 'Cluster' && <Pools text={text} edit={edit} names={names} marks={marks} />}
+    </div>
   )
 }

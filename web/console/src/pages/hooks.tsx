@@ -7,7 +7,7 @@ import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
 import { Ask } from '../ui/ask'
-import { ChoiceFilter, FilterBar } from '../ui/filters'
+import { ChoiceFilter, FilterBar, Pages } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
 import { Status } from '../ui/status'
@@ -27,7 +27,11 @@ export default function Hooks() {
   const asked = api.useQuery(
     'get',
     '/hook-deliveries',
-    { params: { query: { limit: 200, ...(state ? { state: [state] } : {}) } } },
+    {
+      params: {
+        query: { limit: 100, continue: filters.get('continue') || undefined, ...(state ? { state: [state] } : {}) },
+      },
+    },
     { refetchInterval: often },
   )
   return (
@@ -48,7 +52,10 @@ export default function Hooks() {
           list(d.items).length === 0 ? (
             <Nothing title="No hook was called.">Plans call the hooks that they were made with.</Nothing>
           ) : (
-            <Deliveries label="Deliveries" of={list(d.items)} />
+            <>
+              <Deliveries label="Deliveries" of={list(d.items)} />
+              <Pages filters={filters} next={d.continue} />
+            </>
           )
         }
       </Answer>

@@ -1,111 +1,192 @@
-import { Card, CardBody, CardTitle, Content, Gallery, GalleryItem } from '@patternfly/react-core'
+import { Card, CardBody, CardTitle, Content } from '@patternfly/react-core'
+import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import type { ReactNode } from 'react'
 import { Link } from 'react-router'
-import { api, list } from '../api/client'
+import { api, list, type Schemas } from '../api/client'
 import { edits, useMe } from '../app/me'
-import { moving, waiting } from '../plan/plan'
+import { moving } from '../plan/plan'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
-import { Questions } from './hooks'
-import { PlanTable } from './planTable'
 import { Status } from '../ui/status'
+import { Time } from '../ui/time'
+import { Questions } from './hooks'
+import { Ill } from './ill'
+import { PlanTable } from './planTable'
 
 const few = 50
-const ill = ['failed', 'unfinished']
+const soon = { refetchInterval: 15_000 }
 
-// Inbox is what waits for a person, what runs, and what is ill.
+// Inbox is what waits for the user, what runs, and what is ill.
 export default function Inbox() {
   const me = useMe()
-  const ask = (status: string[]) => ({ params: { query: { status, limit: few, sort: '-created_at' } } })
-  const waits = api.useQuery('get', '/plans', ask(waiting))
-  const runs = api.useQuery('get', '/plans', ask(moving))
-  const sick = api.useQuery('get', '/clusters', {
-    params: { query: { status: ill, limit: few, fields: ['name', 'status', 'plan'] } },
+  const runner = me.can.includes('run')
+  const runs = api.useQuery('get', '/plans', {
+    params: { query: { status: moving, limit: few, sort: '-created_at' } },
   })
-  const any = api.useQuery('get', '/clusters', { params: { query: { limit: 1, fields: ['name'] } } })
-  const none = any.data !== undefined && list(any.data.items).length === 0
+  const summary = api.useQuery('get', '/summary', {}, soon)
   return (
     <Page title="Inbox">
       <div className="stack">
-        {none && <First mayAct={edits(me)} />}
-        <Card component="section">
-          <CardTitle component="h2">Waits for a person</CardTitle>
-          <CardBody>
-            <Answer of={waits}>
-              {(p) =>
-                list(p.items).length === 0 ? (
-                  <Nothing title="Nothing waits." />
-                ) : (
-                  <>
-                    <PlanTable label="Plans that wait" plans={list(p.items)} />
-                    {p.continue && <Link to={`/plans?status=${waiting.join(',')}`}>All that wait</Link>}
-                  </>
-                )
-              }
-            </Answer>
-            <Questions />
-          </CardBody>
-        </Card>
-        <Card component="section">
-          <CardTitle component="h2">Runs now</CardTitle>
-          <CardBody>
-            <Answer of={runs}>
-              {(p) =>
-                list(p.items).length === 0 ? (
-                  <Nothing title="Nothing runs." />
-                ) : (
-                  <>
-                    <PlanTable label="Plans that run" plans={list(p.items)} />
-                    {p.continue && <Link to={`/plans?status=${moving.join(',')}`}>All that run</Link>}
-                  </>
-                )
-              }
-            </Answer>
-          </CardBody>
-        </Card>
-        <DrillsToLookAt />
-        <Answer of={sick}>
-          {(c) =>
-            list(c.items).length === 0 ? null : (
-              <Card component="section">
-                <CardTitle component="h2">Clusters that need help</CardTitle>
-                <CardBody>
-                  <Gallery hasGutter>
-                    {list(c.items).map((one) => (
-                      <GalleryItem key={one.name}>
-                        <Link to={`/clusters/${one.name}`}>{one.name}</Link> <Status of={one.status} />
-                      </GalleryItem>
-                    ))}
-                  </Gallery>
-                  {c.continue && <Link to={`/clusters?status=${ill.join(',')}`}>All of them</Link>}
-                </CardBody>
-              </Card>
-            )
-          }
-        </Answer>
+        {summary.data && <Counts of={summary.data} />}
+        {summary.data?.clusters === 0 && <First mayAct={edits(me)} />}
+        <Section title="Waits for you">
+          <Waits mine />
+          {runner && <Campaigns />}
+          {runner && <Questions />}
+        </Section>
+        <Others counted={summary.data} runner={runner} />
+        <Section title="Runs now">
+          <Answer of={runs}>
+            {(p) =>
+              list(p.items).length === 0 ? (
+                <Nothing title="Nothing runs." />
+              ) : (
+                <>
+                  <PlanTable label="Plans that run" plans={list(p.items)} />
+                  {p.continue && <Link to={`/plans?status=${moving.join(',')}`}>All that run</Link>}
+                </>
+              )
+            }
+          </Answer>
+        </Section>
+        <Ill summary={summary.data} />
       </div>
     </Page>
   )
 }
 
-// DrillsToLookAt is the restore drills that failed or are late. It shows nothing while all are well.
-function DrillsToLookAt() {
-  const asked = api.useQuery('get', '/backups', { params: { query: {} } }, { refetchInterval: 60_000 })
-  const ill = list(asked.data?.clusters).filter((c) => c.drills?.late || c.drills?.newest?.problem)
-  if (ill.length === 0) return null
+function Section({ title, children }: { title: string; children: ReactNode }) {
   return (
     <Card component="section">
-      <CardTitle component="h2">Restore drills that failed or are late</CardTitle>
-      <CardBody>
-        <Gallery hasGutter>
-          {ill.map(({ cluster, drills: d }) => (
-            <GalleryItem key={cluster}>
-              <Link to={d?.newest?.problem ? `/plans/${d.newest.plan}` : '/backups'}>{cluster}</Link>{' '}
-              {d?.newest?.problem ? <Status of="failed" word="failed" /> : <Status of="late" word="late" />}
-            </GalleryItem>
-          ))}
-        </Gallery>
-      </CardBody>
+      <CardTitle component="h2">{title}</CardTitle>
+      <CardBody>{children}</CardBody>
     </Card>
+  )
+}
+
+// Counts is what there is, each number a way to it.
+function Counts({ of }: { of: Schemas['Summary'] }) {
+  const parts: [to: string, text: string][] = [
+    ['/clusters', of.clusters === 1 ? '1 cluster' : `${of.clusters} clusters`],
+    ['/nodes', of.nodes === 1 ? '1 node' : `${of.nodes} nodes`],
+  ]
+  if (of.problems > 0) parts.push(['/nodes?problem=true', `${of.problems} with a problem`])
+  return (
+    <p aria-label="Counts">
+      {parts.map(([to, text], i) => (
+        <span key={to}>
+          {i > 0 && ', '}
+          <Link to={to}>{text}</Link>
+        </span>
+      ))}
+    </p>
+  )
+}
+
+// Waits are what plans wait for a person to do: what the user may do, or what is left to others.
+function Waits({ mine }: { mine?: boolean }) {
+  const asked = api.useQuery(
+    'get',
+    '/waits',
+    { params: { query: { owner: 'person', mine, limit: mine ? few : 1000 } } },
+    soon,
+  )
+  return (
+    <Answer of={asked}>
+      {(w) => {
+        const items = list(w.items).filter((one) => one.mine === (mine === true))
+        if (items.length === 0) return <Nothing title={mine ? 'Nothing waits for you.' : 'Nothing waits for others.'} />
+        return (
+          <>
+            <WaitTable label={mine ? 'Plans that wait' : 'Plans that wait for others'} waits={items.slice(0, few)} />
+            {items.length < w.total && mine && <p className="hint">{`${items.length} of ${w.total}`}</p>}
+          </>
+        )
+      }}
+    </Answer>
+  )
+}
+
+function WaitTable({ label, waits }: { label: string; waits: Schemas['PlanWait'][] }) {
+  return (
+    <Table role="table" aria-label={label} variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={30}>Plan</Th>
+          <Th modifier="fitContent">Cluster</Th>
+          <Th width={40}>Why</Th>
+          <Th modifier="fitContent">Since</Th>
+          <Th modifier="fitContent">Until</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {waits.map((w, i) => (
+          <Tr key={`${w.plan} ${i}`}>
+            <Td dataLabel="Plan">
+              <Link to={`/plans/${w.plan}`} className="word">
+                {w.summary || w.operation}
+              </Link>
+            </Td>
+            <Td dataLabel="Cluster">
+              <Link to={`/clusters/${w.cluster}`} className="word">
+                {w.cluster}
+              </Link>
+            </Td>
+            <Td dataLabel="Why">
+              <Status of={w.status} />
+              <div className="hint break">{w.reason}</div>
+            </Td>
+            <Td dataLabel="Since">{w.since ? <Time at={w.since} /> : '–'}</Td>
+            <Td dataLabel="Until">{w.until ? <Time at={w.until} /> : '–'}</Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  )
+}
+
+// Campaigns are those whose next wave waits for someone to agree, or that were paused. There is nothing to see without
+// one.
+function Campaigns() {
+  const asked = api.useQuery('get', '/campaigns', {}, soon)
+  const waiting = list(asked.data?.items).filter((c) => c.status === 'waiting' || c.status === 'paused')
+  if (waiting.length === 0) return null
+  return (
+    <Table role="table" aria-label="Campaigns that wait" variant="compact">
+      <Thead>
+        <Tr>
+          <Th width={30}>Campaign</Th>
+          <Th>Why</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {waiting.map((c) => (
+          <Tr key={c.id}>
+            <Td dataLabel="Campaign">
+              <Link to={`/campaigns/${c.id}`} className="break">
+                {c.name}
+              </Link>
+            </Td>
+            <Td dataLabel="Why">
+              {c.status === 'waiting' ? `Wave ${c.wave} waits for agreement.` : `It is paused. ${c.reason ?? ''}`}
+            </Td>
+          </Tr>
+        ))}
+      </Tbody>
+    </Table>
+  )
+}
+
+// Others is what only another person can do. It shows nothing while there is nothing.
+function Others({ counted, runner }: { counted?: Schemas['Summary']; runner: boolean }) {
+  const waits = (counted?.waits.person ?? 0) > (counted?.mine ?? 0)
+  if (!waits && runner) return null
+  return (
+    <Section title="Waits for others">
+      <Waits />
+      {!runner && <Campaigns />}
+      {!runner && <Questions />}
+    </Section>
   )
 }
 

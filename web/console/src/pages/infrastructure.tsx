@@ -4,17 +4,18 @@ import { useState } from 'react'
 import { Link, useParams } from 'react-router'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
-import { edits, useMe } from '../app/me'
-import { LinkButton } from '../ui/linkButton'
+import { useMe } from '../app/me'
 import { More } from '../ui/more'
 import { Answer, Nothing, Page } from '../ui/page'
-import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
-import { Status } from '../ui/status'
 import { Credentials } from './credentials'
+import { DeleteDisk } from './deleteDisk'
 import { Described } from './described'
 import { FindingFix } from './findingFix'
 import { Fits } from './fits'
+import { Images } from './images'
+import { Probes } from './probes'
+import { Releases } from './releases'
 import { PageTabs } from '../ui/tabs'
 import { Time } from '../ui/time'
 import { Alert } from '../ui/alert'
@@ -40,7 +41,7 @@ export default function Infrastructure() {
         {tab === 'fits' && <Fits />}
         {tab === 'networks' && <Described kind="Network" />}
         {tab === 'images' && <Images />}
-        {tab === 'releases' && <Described kind="Release" />}
+        {tab === 'releases' && <Releases />}
         {tab === 'audit' && <Ledger />}
         {tab === 'disks' && <Disks />}
         {tab === 'credentials' && <Credentials />}
@@ -78,7 +79,10 @@ function ProviderCard({ of }: { of: Schemas['Capacity'] }) {
             {of.hint}
           </Alert>
         )}
-        <ProviderTest name={of.provider} />
+        <Probes
+          name={of.provider}
+          ask={() => must(client.POST('/providers/{name}/test', { params: { path: { name: of.provider } } }))}
+        />
         {list(of.hosts).length > 0 && (
           <More of={list(of.hosts)} size={50}>
             {(hosts) => (
@@ -113,104 +117,6 @@ function ProviderCard({ of }: { of: Schemas['Capacity'] }) {
         )}
       </CardBody>
     </Card>
-  )
-}
-
-function ProviderTest({ name }: { name: string }) {
-  const [busy, setBusy] = useState(false)
-  const [result, setResult] = useState<Schemas['ProviderTest']>()
-  const [failed, setFailed] = useState<unknown>()
-  const test = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
-      setResult(await must(client.POST('/providers/{name}/test', { params: { path: { name } } })))
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
-  return (
-    <div className="stack">
-      <Button
-        variant="secondary"
-        isLoading={busy}
-        isDisabled={busy}
-        onClick={() => void test()}
-        aria-label={`Test ${name}`}
-      >
-        Test
-      </Button>
-      {failed !== undefined && <ProblemAlert of={failed} />}
-      {result && (
-        <Alert
-          isInline
-          variant={result.ok ? 'success' : 'danger'}
-          title={result.ok ? 'Everything was found.' : 'Something is wrong.'}
-          role="status"
-        >
-          <ul>
-            {list(result.probes).map((p, i) => (
-              <li key={i}>
-                <Status of={p.ok ? 'ok' : 'failed'} /> {p.host && `${p.host}: `}
-                {p.what}
-                {p.found && `: ${p.found}`}
-                {p.problem && `: ${p.problem}`}
-                {p.hint && <div className="hint">{p.hint}</div>}
-              </li>
-            ))}
-          </ul>
-        </Alert>
-      )}
-    </div>
-  )
-}
-
-function Images() {
-  const me = useMe()
-  const asked = api.useQuery('get', '/images', {})
-  return (
-    <>
-      {edits(me) && <LinkButton to="/images/import">Import an image</LinkButton>}
-      <Answer of={asked}>
-        {(i) =>
-          list(i.items).length === 0 ? (
-            <Nothing title="There is no image yet." />
-          ) : (
-            <Table role="table" aria-label="Images" variant="compact">
-              <Thead>
-                <Tr>
-                  <Th>Image</Th>
-                  <Th>Kubernetes</Th>
-                  <Th>Clusters</Th>
-                  <Th>Providers</Th>
-                  <Th>Signed by</Th>
-                  <Th>SHA-256</Th>
-                </Tr>
-              </Thead>
-              <Tbody>
-                {list(i.items).map((one) => (
-                  <Tr key={`${one.name ?? ''} ${one.sha256}`}>
-                    <Td dataLabel="Image">
-                      {one.name ? <Link to={`/documents/Image/${one.name}`}>{one.name}</Link> : 'no document names it'}
-                      {one.refused && <div className="hint">{one.refused}</div>}
-                    </Td>
-                    <Td dataLabel="Kubernetes">{one.kubernetes}</Td>
-                    <Td dataLabel="Clusters">{list(one.clusters).length}</Td>
-                    <Td dataLabel="Providers">{list(one.providers).join(', ') || '–'}</Td>
-                    <Td dataLabel="Signed by">{one.signed_by ?? '–'}</Td>
-                    <Td dataLabel="SHA-256" className="mono">
-                      {one.sha256.slice(0, 16)}
-                    </Td>
-                  </Tr>
-                ))}
-              </Tbody>
-            </Table>
-          )
-        }
-      </Answer>
-    </>
   )
 }
 
@@ -281,6 +187,8 @@ function Ledger() {
 }
 
 function Disks() {
+  const me = useMe()
+  const mayAct = me.scope === 'all' && me.role === 'admin'
   const asked = api.useQuery('get', '/disks', {})
   return (
     <Answer of={asked}>
@@ -299,6 +207,7 @@ function Disks() {
                     <Th>State</Th>
                     <Th>Size</Th>
                     <Th>Kept</Th>
+                    {mayAct && <Th screenReaderText="Actions" />}
                   </Tr>
                 </Thead>
                 <Tbody>
@@ -314,6 +223,11 @@ function Disks() {
                       <Td dataLabel="Kept">
                         <Time at={one.kept_at} />
                       </Td>
+                      {mayAct && (
+                        <Td>
+                          <DeleteDisk of={one} />
+                        </Td>
+                      )}
                     </Tr>
                   ))}
                 </Tbody>

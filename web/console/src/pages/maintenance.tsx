@@ -25,7 +25,7 @@ import { LinkButton } from '../ui/linkButton'
 import { Answer, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { useFilters, words } from '../ui/url'
-import { usePlan } from './cluster'
+import { usePlan } from './usePlan'
 import { Cordoned } from './nodes'
 import { Rehearsals } from './rehearsals'
 

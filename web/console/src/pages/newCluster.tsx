@@ -15,7 +15,7 @@ import { ProblemAlert } from '../ui/problem'
 import { save } from '../ui/save'
 import { useFilters } from '../ui/url'
 import { Outcome, send, useDryRun } from './applied'
-import { usePlan } from './cluster'
+import { usePlan } from './usePlan'
 import { DraftNotes, useDraft, WithDraft } from './draft'
 import { knownDocuments } from './known'
 import { ClusterStep, GroundStep } from './newClusterSteps'
@@ -49,7 +49,7 @@ function Wizard({ known, left }: { known: Known; left: Draft | undefined }) {
   const [from] = useState(() => beginning(known))
   const [text, setText] = useState(left?.text ?? from)
   const [restored, setRestored] = useState(text !== from)
-  const { checked, marks, current } = useDryRun(text)
+  const { checked, marks, settled, current } = useDryRun(text)
   const first = steps.findIndex((s) => s.kinds.some((k) => k === 'Cluster' || known[k].length === 0))
   const named = steps.findIndex((s) => s.key === filters.get('step'))
   const at = named >= 0 ? named : first
@@ -109,7 +109,7 @@ function Wizard({ known, left }: { known: Known; left: Draft | undefined }) {
               text={text}
               ready={current && checked.data !== undefined}
               drop={keeping.drop}
-              outcome={<Outcome checked={checked.data} failed={checked.error} marks={marks} />}
+              outcome={<Outcome text={settled} checked={checked.data} failed={checked.error} marks={marks} />}
             />
           )}
           <Actions>

@@ -14,17 +14,18 @@ import { useState } from 'react'
 import { Link } from 'react-router'
 import { api, list } from '../api/client'
 import { edits, useMe } from '../app/me'
-import { autoSize, fields, poolFields, sizes, workersOf } from '../forms/fields'
+import { autoSize, fields, sizes, workersOf } from '../forms/fields'
 import { describe, providerType, referred, refer, rename, useKnown, type Ground, type Known } from '../forms/first'
 import { FormFields } from '../forms/formFields'
 import type { Kind } from '../forms/kinds'
 import type { Mark } from '../forms/places'
-import { add, drop, get, only, partOf, set } from '../forms/tree'
+import { get, only, partOf, set } from '../forms/tree'
 import { Actions } from '../ui/actions'
 import { ProblemAlert } from '../ui/problem'
 import { send } from './applied'
 import { SetDialog } from './credentials'
 import { Looking, useDiscovery } from './discovery'
+import { Pools } from './pools'
 
 interface StepProps {
   text: string
@@ -235,7 +236,6 @@ function Imported({ text, edit }: { text: string; edit: (text: string) => void }
 export function ClusterStep({ text, edit, known, marks }: StepProps) {
   const names = namesOf(text, known)
   const change = renaming('Cluster', text, edit)
-  const pools = Number(get(text, 'Cluster', ['spec', 'workers']) ?? 0)
   return (
     <>
       <Card component="section">
@@ -262,29 +262,7 @@ export function ClusterStep({ text, edit, known, marks }: StepProps) {
           </Form>
         </CardBody>
       </Card>
-      {Array.from({ length: pools }, (_, i) => (
-        <Card component="section" key={i}>
-          <CardTitle component="h2">
-            Pool of workers {String(get(text, 'Cluster', ['spec', 'workers', i, 'name']) ?? '')}
-          </CardTitle>
-          <CardBody>
-            <Form onSubmit={(e) => e.preventDefault()}>
-              <FormFields kind="Cluster" fields={poolFields(i)} text={text} names={names} marks={marks} edit={edit} />
-              <Actions>
-                <Button variant="link" isDanger onClick={() => edit(drop(text, 'Cluster', ['spec', 'workers', i]))}>
-                  Leave this pool out
-                </Button>
-              </Actions>
-            </Form>
-          </CardBody>
-        </Card>
-      ))}
-      <Button
-        variant="secondary"
-        onClick={() => edit(add(text, 'Cluster', ['spec', 'workers'], { name: `pool${pools + 1}`, count: 1 }))}
-      >
-        Add a pool of workers
-      </Button>
+      <Pools text={text} edit={edit} names={names} marks={marks} />
     </>
   )
 }

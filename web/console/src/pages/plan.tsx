@@ -1,12 +1,9 @@
 import { Card, CardBody, CardTitle, Content, Progress } from '@patternfly/react-core'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
-import { useState } from 'react'
 import { Link, useParams } from 'react-router'
 import { api, json, list } from '../api/client'
 import { acts, useMe } from '../app/me'
 import {
-  counted,
-  effectsOf,
   ended,
   matrixOf,
   moving,
@@ -22,6 +19,9 @@ import { ChoiceFilter, FilterBar, TextFilter } from '../ui/filters'
 import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { More } from '../ui/more'
 import { PageTabs } from '../ui/tabs'
+import { Comparison } from './comparison'
+import { Effects } from './effects'
+import { PlanDrains } from './planDrains'
 import { Status } from '../ui/status'
 import { duration, Time, useNow } from '../ui/time'
 import { useFilters } from '../ui/url'
@@ -42,6 +42,7 @@ export const stepPath = (plan: string, step: string) => `/plans/${plan}/steps/${
 export default function PlanPage() {
   const { id = '', tab = 'summary' } = useParams()
   const me = useMe()
+  const before = useFilters().get('before')
   const asked = api.useQuery('get', '/plans/{id}', { params: { path: { id } } })
   return (
     <Answer of={asked}>
@@ -63,6 +64,7 @@ export default function PlanPage() {
               variant={plan.status === 'failed' ? 'danger' : plan.status === 'done' ? 'success' : undefined}
             />
             <PageTabs label="Parts of the plan" base={`/plans/${id}`} at={tab} of={tabs} />
+            {tab === 'summary' && before !== '' && <Comparison plan={id} before={before} />}
             {tab === 'summary' && <Summary plan={plan} mayAct={acts(me)} />}
             {tab === 'nodes' && <MatrixView plan={plan} />}
             {tab === 'timeline' && <Timeline plan={plan} />}
@@ -149,7 +151,7 @@ function Summary({ plan, mayAct }: { plan: Plan; mayAct: boolean }) {
       <Card component="section">
         <CardTitle component="h2">What it does</CardTitle>
         <CardBody className="stack">
-          <Effects steps={steps} />
+          <Effects of={steps.flatMap((one) => list(one.effects))} />
           <Facts
             of={[
               ['Takes about', duration(plan.estimate_seconds)],
@@ -178,6 +180,7 @@ function Summary({ plan, mayAct }: { plan: Plan; mayAct: boolean }) {
           />
         </CardBody>
       </Card>
+      {open && <PlanDrains plan={plan} />}
       {open && (
         <Card component="section">
           <CardTitle component="h2">{plan.status === 'approved' ? 'Start it' : 'Agree to it'}</CardTitle>
@@ -212,42 +215,6 @@ function Trouble({ plan, step }: { plan: Plan; step: Step }) {
       />
       <Link to={stepPath(plan.id, step.id)}>Open the step and its log</Link>
     </Alert>
-  )
-}
-
-const lossy = new Set(['delete', 'fence', 'evict'])
-
-function Effects({ steps }: { steps: Step[] }) {
-  const groups = effectsOf(steps)
-  if (groups.length === 0) return <Content component="p">It changes nothing outside of the director.</Content>
-  return (
-    <dl className="facts" aria-label="Effects">
-      {groups.map((g) => (
-        <div key={`${g.verb} ${g.object}`} style={{ display: 'contents' }}>
-          <dt className={lossy.has(g.verb) ? 'lossy' : undefined}>
-            <strong>{g.verb}</strong> {counted(g.names.length, g.object)}
-          </dt>
-          <dd>
-            <Names of={g.names} />
-          </dd>
-        </div>
-      ))}
-    </dl>
-  )
-}
-
-// Names shows some of many.
-function Names({ of: all }: { of: string[] }) {
-  const [whole, setWhole] = useState(false)
-  const few = 12
-  if (all.length <= few || whole) return <>{all.slice(0, 1000).join(', ')}</>
-  return (
-    <>
-      {all.slice(0, few).join(', ')}{' '}
-      <button type="button" className="pf-v6-c-button pf-m-link pf-m-inline" onClick={() => setWhole(true)}>
-        and {all.length - few} more
-      </button>
-    </>
   )
 }
 

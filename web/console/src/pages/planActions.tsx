@@ -1,20 +1,26 @@
 import { Button, Checkbox, Content, FormGroup, TextInput } from '@patternfly/react-core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState, type FormEvent } from 'react'
+import { useNavigate } from 'react-router'
 import { api, client, list } from '../api/client'
 import { must } from '../api/must'
 import { verbsOf, type Plan, type Step, type Verb } from '../plan/plan'
+import { useMe } from '../app/me'
+import { Alert } from '../ui/alert'
 import { Ask, AskButton } from '../ui/ask'
 import { Command, quoted } from '../ui/command'
+import { Answer } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { Actions } from '../ui/actions'
+
+const affected = ['/plans', '/clusters', '/waits', '/summary']
 
 // usePut shows the plan that an action answered with at once.
 function usePut(): (plan: Plan) => void {
   const queries = useQueryClient()
   return (plan) => {
     queries.setQueryData(api.queryOptions('get', '/plans/{id}', { params: { path: { id: plan.id } } }).queryKey, plan)
-    void queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/plans' || q.queryKey[1] === '/clusters' })
+    void queries.invalidateQueries({ predicate: (q) => affected.includes(String(q.queryKey[1])) })
   }
 }
 
@@ -149,6 +155,39 @@ function CancelButton({ plan, put }: { plan: Plan; put: (p: Plan) => void }) {
 
 // Agree is where a person who has read the plan starts it. Each thing that is lost is agreed to in its words.
 export function Agree({ plan }: { plan: Plan }) {
+  const me = useMe()
+  const settings = api.useQuery('get', '/settings', {})
+  return (
+    <Answer of={settings}>
+      {({ approval }) => {
+        const first = plan.status === 'planned' && list(plan.approvals).length > 0 && approval !== 'none'
+        if (first && approval === 'other' && plan.created_by === me.user) return <AnotherAgrees plan={plan} />
+        return <AgreeForm plan={plan} first={first} />
+      }}
+    </Answer>
+  )
+}
+
+// AnotherAgrees tells who has made the plan why there is no Start.
+function AnotherAgrees({ plan }: { plan: Plan }) {
+  return (
+    <div className="stack" role="group" aria-label="Agree to the plan">
+      <Alert isInline variant="info" title="Another person has to agree to this plan before it can be started.">
+        You have made it, and it destroys something: this director wants two people for that.
+      </Alert>
+      <ul>
+        {list(plan.approvals).map((a) => (
+          <li key={a}>{a}</li>
+        ))}
+      </ul>
+      <Content component="p">Send them the address of this page, or this command:</Content>
+      <Command>{`directorctl approve ${plan.id}`}</Command>
+    </div>
+  )
+}
+
+// AgreeForm agrees and starts. Where the director wants an agreement first, Start is both.
+function AgreeForm({ plan, first }: { plan: Plan; first: boolean }) {
   const put = usePut()
   const needed = list(plan.approvals)
   const [agreed, setAgreed] = useState<string[]>([])
@@ -160,6 +199,7 @@ export function Agree({ plan }: { plan: Plan }) {
     setBusy(verb)
     setFailed(undefined)
     try {
+      if (first && verb === 'start') put(await send(plan, 'approve'))
       put(await send(plan, verb))
       document.getElementById('main')?.scrollTo(0, 0) // where it is told what runs
     } catch (err) {
@@ -186,9 +226,10 @@ export function Agree({ plan }: { plan: Plan }) {
         ))}
       {plan.approved_by && <Content component="p">Approved by {plan.approved_by}.</Content>}
       {failed !== undefined && <ProblemAlert of={failed} />}
+      {isConflict(failed) && <MakeAgain plan={plan} />}
       <Actions>
         <Button type="submit" isDisabled={!all || busy !== undefined} isLoading={busy === 'start'}>
-          Start
+          {first ? 'Agree and start' : 'Start'}
         </Button>
         {allowed.includes('approve') && (
           <Button
@@ -201,8 +242,39 @@ export function Agree({ plan }: { plan: Plan }) {
           </Button>
         )}
       </Actions>
+      {first && <Command>{`directorctl approve ${plan.id}`}</Command>}
       <Command>{`directorctl start ${plan.id}`}</Command>
     </form>
+  )
+}
+
+function isConflict(problem: unknown): boolean {
+  return typeof problem === 'object' && problem !== null && 'kind' in problem && problem.kind === 'conflict'
+}
+
+// MakeAgain makes a plan again that the world has left behind, and opens it with what differs.
+function MakeAgain({ plan }: { plan: Plan }) {
+  const navigate = useNavigate()
+  const [failed, setFailed] = useState<unknown>()
+  const [busy, setBusy] = useState(false)
+  const again = async () => {
+    setBusy(true)
+    setFailed(undefined)
+    try {
+      const made = await must(client.POST('/plans/{id}/again', path(plan)))
+      await navigate(`/plans/${made.id}?before=${plan.id}`)
+    } catch (err) {
+      setFailed(err)
+      setBusy(false)
+    }
+  }
+  return (
+    <>
+      {failed !== undefined && <ProblemAlert of={failed} />}
+      <Button variant="secondary" isLoading={busy} isDisabled={busy} onClick={() => void again()}>
+        Make the plan again, and compare
+      </Button>
+    </>
   )
 }
 

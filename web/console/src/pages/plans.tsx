@@ -18,6 +18,7 @@ const operations = [
   'cluster.etcd_ca',
   'cluster.front_proxy_ca',
   'cluster.ssh_authority',
+  'cluster.consul',
   'cluster.rotate_certs',
   'cluster.backup',
   'cluster.restore',

@@ -1,8 +1,8 @@
-import { Button, Content } from '@patternfly/react-core'
+import { Button, Content, ExpandableSection } from '@patternfly/react-core'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
-import { client, list } from '../api/client'
+import { client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { helpOf, rehearsed, type Rehearsed, type Work } from '../nodes/nodes'
 import { Alert } from '../ui/alert'
@@ -68,7 +68,7 @@ export function Rehearsals({ cluster, work }: { cluster: string; work: Work }) {
       {of && (
         <Answer of={asked}>
           {(all) => (
-            <Result of={all} before={before} current={of.key === now} more={Math.max(0, work.nodes.length - most)} />
+            <Rehearsal of={all} before={before} current={of.key === now} more={Math.max(0, work.nodes.length - most)} />
           )}
         </Answer>
       )}
@@ -79,17 +79,20 @@ export function Rehearsals({ cluster, work }: { cluster: string; work: Work }) {
   )
 }
 
-interface ResultProps {
+interface RehearsalProps {
   of: Rehearsed[]
-  before: number | undefined // how many would have stayed in the rehearsal before
-  current: boolean
+  before?: number // how many would have stayed in the rehearsal before
+  current?: boolean
   more: number // nodes that were not asked about
 }
 
-function Result({ of, before, current, more }: ResultProps) {
+// Rehearsal shows what drains would do: the pods that would stay first, and those that would leave on demand.
+export function Rehearsal({ of, before, current = true, more }: RehearsalProps) {
+  const [shown, setShown] = useState(false)
   const leave = count(of, (r) => r.leave)
   const stay = count(of, (r) => r.stay)
-  const rows = of.flatMap((r) => r.stay.map((e) => ({ node: r.node, ...e })))
+  const staying = of.flatMap((r) => r.stay.map((e) => ({ node: r.node, ...e })))
+  const leaving = of.flatMap((r) => r.leave.map((e) => ({ node: r.node, ...e })))
   return (
     <div className={current ? 'stack' : 'stack old'} role="status">
       <Alert
@@ -104,8 +107,8 @@ function Result({ of, before, current, more }: ResultProps) {
         {stay > 0 && 'A pod that stays holds the drain up until its time is over; the plan then waits for a person.'}
       </Alert>
       {more > 0 && <Content component="p">{more} more nodes were not asked about.</Content>}
-      {rows.length > 0 && (
-        <More of={rows} size={50}>
+      {staying.length > 0 && (
+        <More of={staying} size={50}>
           {(some) => (
             <Table role="table" aria-label="Pods that would stay" variant="compact">
               <Thead>
@@ -119,13 +122,7 @@ function Result({ of, before, current, more }: ResultProps) {
               <Tbody>
                 {some.map((e) => (
                   <Tr key={`${e.node} ${e.namespace}/${e.pod}`}>
-                    <Td dataLabel="Pod" className="word">
-                      {e.namespace}/{e.pod}
-                      {e.owner && <div className="hint">{e.owner}</div>}
-                    </Td>
-                    <Td dataLabel="Node" className="word">
-                      {e.node}
-                    </Td>
+                    <PodCells of={e} />
                     <Td dataLabel="Why it would stay">{e.why ?? e.blocked}</Td>
                     <Td dataLabel="What would help">{helpOf(e.blocked) || '–'}</Td>
                   </Tr>
@@ -135,6 +132,47 @@ function Result({ of, before, current, more }: ResultProps) {
           )}
         </More>
       )}
+      {leaving.length > 0 && (
+        <ExpandableSection
+          toggleText={`${shown ? 'Hide' : 'Show'} the pods that would leave`}
+          isExpanded={shown}
+          onToggle={(_, open) => setShown(open)}
+        >
+          <More of={leaving} size={50}>
+            {(some) => (
+              <Table role="table" aria-label="Pods that would leave" variant="compact">
+                <Thead>
+                  <Tr>
+                    <Th>Pod</Th>
+                    <Th>Node</Th>
+                  </Tr>
+                </Thead>
+                <Tbody>
+                  {some.map((e) => (
+                    <Tr key={`${e.node} ${e.namespace}/${e.pod}`}>
+                      <PodCells of={e} />
+                    </Tr>
+                  ))}
+                </Tbody>
+              </Table>
+            )}
+          </More>
+        </ExpandableSection>
+      )}
     </div>
+  )
+}
+
+function PodCells({ of: e }: { of: Schemas['Eviction'] & { node: string } }) {
+  return (
+    <>
+      <Td dataLabel="Pod" className="word">
+        {e.namespace}/{e.pod}
+        {e.owner && <div className="hint">{e.owner}</div>}
+      </Td>
+      <Td dataLabel="Node" className="word">
+        {e.node}
+      </Td>
+    </>
   )
 }

@@ -1,3 +1,4 @@
+import { Button, Modal, ModalBody, ModalHeader } from '@patternfly/react-core'
 import { ActionsColumn, Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
@@ -53,7 +54,8 @@ export default function Schedules() {
                     </Td>
                     <Td dataLabel="Next">{one.suspended ? <Status of="suspended" /> : <Time at={one.next} />}</Td>
                     <Td dataLabel="Last run">
-                      <LastRun of={one} />
+                      {list(one.runs)[0] ? <Run of={list(one.runs)[0] as Schemas['ScheduleRun']} /> : '–'}
+                      {list(one.runs).length > 0 && <History of={one.name} />}
                     </Td>
                     {acts(me) && (
                       <Td isActionCell>
@@ -71,9 +73,7 @@ export default function Schedules() {
   )
 }
 
-function LastRun({ of }: { of: Schemas['Schedule'] }) {
-  const run = list(of.runs)[0]
-  if (!run) return <>–</>
+function Run({ of: run }: { of: Schemas['ScheduleRun'] }) {
   return (
     <>
       <Status of={run.status} /> <Time at={run.started_at ?? run.slot} />
@@ -84,14 +84,83 @@ function LastRun({ of }: { of: Schemas['Schedule'] }) {
         </>
       )}
       {run.message && <div className="hint break">{run.message}</div>}
+      {run.hint && <div className="hint break">{run.hint}</div>}
     </>
   )
+}
+
+// History is the last 50 runs of a schedule, with the slots that it missed.
+function History({ of }: { of: string }) {
+  const [open, setOpen] = useState(false)
+  return (
+    <>
+      <div>
+        <Button variant="link" isInline onClick={() => setOpen(true)} aria-label={`Runs of ${of}`}>
+          All runs
+        </Button>
+      </div>
+      {open && <Runs of={of} close={() => setOpen(false)} />}
+    </>
+  )
+}
+
+function Runs({ of, close }: { of: string; close: () => void }) {
+  const asked = api.useQuery('get', '/schedules/{name}', { params: { path: { name: of } } }, { refetchInterval: 5_000 })
+  return (
+    <Modal isOpen variant="large" onClose={close} aria-labelledby="runs-title">
+      <ModalHeader title={`Runs of ${of}`} labelId="runs-title" />
+      <ModalBody tabIndex={0}>
+        <Answer of={asked}>
+          {(s) => (
+            <Table role="table" aria-label={`Runs of ${of}`} variant="compact">
+              <Thead>
+                <Tr>
+                  <Th>Due</Th>
+                  <Th>Asked by</Th>
+                  <Th>Run</Th>
+                  <Th>Took</Th>
+                </Tr>
+              </Thead>
+              <Tbody>
+                {list(s.runs).map((run) => (
+                  <Tr key={`${run.slot} ${run.attempt}`}>
+                    <Td dataLabel="Due">
+                      <Time at={run.slot} />
+                      {run.attempt > 1 && <div className="hint">attempt {run.attempt}</div>}
+                    </Td>
+                    <Td dataLabel="Asked by" className="break">
+                      {run.by ?? 'the schedule'}
+                    </Td>
+                    <Td dataLabel="Run">
+                      <Run of={run} />
+                      {run.missed !== undefined && run.missed > 0 && (
+                        <div className="hint">
+                          {run.missed === 1 ? '1 slot was missed.' : `${run.missed} slots were missed.`}
+                        </div>
+                      )}
+                    </Td>
+                    <Td dataLabel="Took">{took(run)}</Td>
+                  </Tr>
+                ))}
+              </Tbody>
+            </Table>
+          )}
+        </Answer>
+      </ModalBody>
+    </Modal>
+  )
+}
+
+function took({ started_at, finished_at }: Schemas['ScheduleRun']): string {
+  if (!started_at || !finished_at) return '–'
+  return `${Math.round((new Date(finished_at).getTime() - new Date(started_at).getTime()) / 1000)} s`
 }
 
 function Verbs({ of, act }: { of: Schemas['Schedule']; act: (what: Promise<unknown>) => void }) {
   const path = { params: { path: { name: of.name } } }
   return (
     <ActionsColumn
+      aria-label={`Actions on ${of.name}`}
       items={[
         { title: 'Run now', onClick: () => act(must(client.POST('/schedules/{name}/run', path))) },
         of.suspended

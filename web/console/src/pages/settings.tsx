@@ -1,15 +1,4 @@
-import {
-  Button,
-  Card,
-  CardBody,
-  CardTitle,
-  ClipboardCopy,
-  FormGroup,
-  FormSelect,
-  FormSelectOption,
-  TextInput,
-} from '@patternfly/react-core'
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Card, CardBody, CardTitle, FormGroup, FormSelect, FormSelectOption, TextInput } from '@patternfly/react-core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
@@ -20,7 +9,8 @@ import { setTheme, useTheme, type Theme } from '../app/theme'
 import { Ask, AskButton } from '../ui/ask'
 import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
-import { Time } from '../ui/time'
+import { MadeToken, noWish, SessionTable, TokenFields, TokenTable, wished, wishReady } from './access'
+import { DirectorCard } from './directorCard'
 import { Drafts } from './draftList'
 import { Alert } from '../ui/alert'
 
@@ -28,7 +18,6 @@ import { Alert } from '../ui/alert'
 export default function Settings() {
   const me = useMe()
   const theme = useTheme()
-  const version = api.useQuery('get', '/version', {})
   const [changed, setChanged] = useState(false)
   return (
     <Page title="Settings">
@@ -45,10 +34,6 @@ export default function Settings() {
                   list(me.grants)
                     .map((g) => `${g.role} ${g.cluster ? `on ${g.cluster}` : `in ${g.project}`}`)
                     .join(', '),
-                ],
-                [
-                  'Director',
-                  version.data && `${version.data.version}${version.data.commit ? ` (${version.data.commit})` : ''}`,
                 ],
               ]}
             />
@@ -75,6 +60,7 @@ export default function Settings() {
             <PasswordForm onChanged={() => setChanged(true)} />
           </CardBody>
         </Card>
+        <DirectorCard />
         <Sessions />
         <Tokens />
         <Drafts />
@@ -97,55 +83,11 @@ function Sessions() {
       <CardTitle component="h2">Sessions</CardTitle>
       <CardBody>
         {failed !== undefined && <ProblemAlert of={failed} />}
-        <Answer of={asked}>
-          {(s) => (
-            <Table role="table" aria-label="Sessions" variant="compact">
-              <Thead>
-                <Tr>
-                  <Th>Since</Th>
-                  <Th>With</Th>
-                  <Th>From</Th>
-                  <Th>Last used</Th>
-                  <Th>Ends</Th>
-                  <Th screenReaderText="Actions" />
-                </Tr>
-              </Thead>
-              <Tbody>
-                {list(s.items).map((one) => (
-                  <Tr key={one.id}>
-                    <Td dataLabel="Since">
-                      <Time at={one.created_at} />
-                    </Td>
-                    <Td dataLabel="With">
-                      {one.kind === 'browser' ? 'a browser' : 'directorctl'}
-                      {one.current && ', this one'}
-                    </Td>
-                    <Td dataLabel="From">{one.address ?? '–'}</Td>
-                    <Td dataLabel="Last used">
-                      <Time at={one.used_at} />
-                    </Td>
-                    <Td dataLabel="Ends">
-                      <Time at={one.expires_at} />
-                    </Td>
-                    <Td>
-                      {!one.current && (
-                        <Button variant="secondary" size="sm" onClick={() => end(one.id)}>
-                          End
-                        </Button>
-                      )}
-                    </Td>
-                  </Tr>
-                ))}
-              </Tbody>
-            </Table>
-          )}
-        </Answer>
+        <Answer of={asked}>{(s) => <SessionTable of={list(s.items)} label="Sessions" end={end} />}</Answer>
       </CardBody>
     </Card>
   )
 }
-
-type Scope = NonNullable<Schemas['NewToken']['scope']>
 
 function Tokens() {
   const queries = useQueryClient()
@@ -156,67 +98,38 @@ function Tokens() {
     <Card component="section">
       <CardTitle component="h2">API tokens</CardTitle>
       <CardBody className="stack">
-        {made && (
-          <Alert isInline variant="info" title={`The token ${made.record.name}. It is shown only here and now.`}>
-            <ClipboardCopy isReadOnly isCode hoverTip="Copy" clickTip="Copied" textAriaLabel="Token">
-              {made.token}
-            </ClipboardCopy>
-          </Alert>
-        )}
+        {made && <MadeToken of={made} />}
         <Answer of={asked}>
           {(t) =>
             list(t.items).length === 0 ? (
               <Nothing title="You have no API token." />
             ) : (
-              <Table role="table" aria-label="API tokens" variant="compact">
-                <Thead>
-                  <Tr>
-                    <Th>Name</Th>
-                    <Th>For</Th>
-                    <Th>Last used</Th>
-                    <Th>Ends</Th>
-                    <Th screenReaderText="Actions" />
-                  </Tr>
-                </Thead>
-                <Tbody>
-                  {list(t.items).map((one) => (
-                    <Tr key={one.id}>
-                      <Td dataLabel="Name" className="break">
-                        {one.name}
-                      </Td>
-                      <Td dataLabel="For">{one.scope}</Td>
-                      <Td dataLabel="Last used">
-                        <Time at={one.used_at} />
-                      </Td>
-                      <Td dataLabel="Ends">
-                        <Time at={one.expires_at} />
-                      </Td>
-                      <Td>
-                        <AskButton
-                          variant="secondary"
-                          size="sm"
-                          ask={(close) => (
-                            <Ask
-                              title={`Revoke ${one.name}?`}
-                              verb="Revoke"
-                              danger
-                              close={close}
-                              act={async () => {
-                                await must(client.DELETE('/tokens/{id}', { params: { path: { id: one.id } } }))
-                                void changed()
-                              }}
-                            >
-                              What uses it is refused from now on.
-                            </Ask>
-                          )}
-                        >
-                          Revoke
-                        </AskButton>
-                      </Td>
-                    </Tr>
-                  ))}
-                </Tbody>
-              </Table>
+              <TokenTable
+                of={list(t.items)}
+                label="API tokens"
+                action={(one) => (
+                  <AskButton
+                    variant="secondary"
+                    size="sm"
+                    ask={(close) => (
+                      <Ask
+                        title={`Revoke ${one.name}?`}
+                        verb="Revoke"
+                        danger
+                        close={close}
+                        act={async () => {
+                          await must(client.DELETE('/tokens/{id}', { params: { path: { id: one.id } } }))
+                          void changed()
+                        }}
+                      >
+                        What uses it is refused from now on.
+                      </Ask>
+                    )}
+                  >
+                    Revoke
+                  </AskButton>
+                )}
+              />
             )
           }
         </Answer>
@@ -232,9 +145,7 @@ function Tokens() {
 }
 
 function NewToken({ done }: { done: (t: Schemas['CreatedToken']) => void }) {
-  const [name, setName] = useState('')
-  const [days, setDays] = useState('90')
-  const [scope, setScope] = useState<Scope>('read')
+  const [wish, setWish] = useState(noWish)
   const [password, setPassword] = useState('')
   return (
     <AskButton
@@ -243,37 +154,14 @@ function NewToken({ done }: { done: (t: Schemas['CreatedToken']) => void }) {
         <Ask
           title="New API token"
           verb="Create"
-          ready={name !== '' && Number(days) > 0}
+          ready={wishReady(wish)}
           close={close}
           act={async () => {
-            done(
-              await must(
-                client.POST('/tokens', { body: { name, scope, days: Number(days), password: password || undefined } }),
-              ),
-            )
+            done(await must(client.POST('/tokens', { body: { ...wished(wish), password: password || undefined } })))
             setPassword('')
           }}
         >
-          <FormGroup label="Name" fieldId="token-name" isRequired>
-            <TextInput
-              id="token-name"
-              isRequired
-              placeholder="such as backup-script"
-              value={name}
-              autoComplete="off"
-              onChange={(_, v) => setName(v)}
-            />
-          </FormGroup>
-          <FormGroup label="It may" fieldId="token-scope">
-            <FormSelect id="token-scope" value={scope} onChange={(_, v) => setScope(v as Scope)}>
-              <FormSelectOption value="read" label="read" />
-              <FormSelectOption value="phases" label="ask for phases" />
-              <FormSelectOption value="all" label="do all that you may" />
-            </FormSelect>
-          </FormGroup>
-          <FormGroup label="Days that it is good" fieldId="token-days">
-            <TextInput id="token-days" inputMode="numeric" value={days} onChange={(_, v) => setDays(v)} />
-          </FormGroup>
+          <TokenFields id="token" of={wish} set={setWish} example="backup-script" all="do all that you may" />
           <FormGroup label="Your password" fieldId="token-password">
             <TextInput
               id="token-password"

@@ -21,6 +21,8 @@ import { Time } from '../ui/time'
 import { PageTabs } from '../ui/tabs'
 import { useFilters } from '../ui/url'
 import { Described } from './described'
+import { IdentityTests } from './identityTests'
+import { UserSessions, UserTokens } from './userAccess'
 import { Alert } from '../ui/alert'
 
 type User = Schemas['User']
@@ -43,7 +45,12 @@ export default function Users() {
       <div className="after">
         {tab === 'grants' && <Described kind="Grant" />}
         {tab === 'projects' && <Described kind="Project" />}
-        {tab === 'providers' && <Described kind="IdentityProvider" />}
+        {tab === 'providers' && (
+          <div className="stack">
+            <Described kind="IdentityProvider" />
+            <IdentityTests />
+          </div>
+        )}
       </div>
     </Page>
   )
@@ -254,6 +261,13 @@ function Verbs({ of, open, close, issued, changed }: VerbsProps) {
               },
             ]
           : []),
+        {
+          title: 'API tokens',
+          onClick: () => open(<UserTokens user={of.name} service={of.service === true} close={close} />),
+        },
+        ...(of.service
+          ? []
+          : [{ title: 'Sessions', onClick: () => open(<UserSessions user={of.name} close={close} />) }]),
         of.disabled_at
           ? {
               title: 'Enable',

@@ -39,17 +39,15 @@ export interface EffectGroup {
   names: string[] // with their detail, in the order of the steps
 }
 
-// effectsOf gathers the effects of all steps. Deletions come first.
-export function effectsOf(steps: Step[]): EffectGroup[] {
+// effectsOf gathers effects by what they do to what. Deletions come first.
+export function effectsOf(effects: Schemas['Effect'][]): EffectGroup[] {
   const groups = new Map<string, EffectGroup>()
-  for (const s of steps) {
-    for (const e of s.effects ?? []) {
-      const key = `${e.verb} ${e.object}`
-      let g = groups.get(key)
-      if (!g) groups.set(key, (g = { verb: e.verb, object: e.object, names: [] }))
-      const name = e.detail ? `${e.name} (${e.detail})` : e.name
-      if (!g.names.includes(name)) g.names.push(name)
-    }
+  for (const e of effects) {
+    const key = `${e.verb} ${e.object}`
+    let g = groups.get(key)
+    if (!g) groups.set(key, (g = { verb: e.verb, object: e.object, names: [] }))
+    const name = e.detail ? `${e.name} (${e.detail})` : e.name
+    if (!g.names.includes(name)) g.names.push(name)
   }
   const rank = (g: EffectGroup) => effectOrder.indexOf(g.verb) // what is not known may be a loss: it comes first
   return [...groups.values()].sort((a, b) => rank(a) - rank(b) || a.object.localeCompare(b.object))

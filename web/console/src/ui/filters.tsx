@@ -52,13 +52,14 @@ interface ChoiceProps {
   name: string
   label: string
   options: [value: string, text: string][]
+  all?: string // what holds without a choice
 }
 
-export function ChoiceFilter({ filters, name, label, options }: ChoiceProps) {
+export function ChoiceFilter({ filters, name, label, options, all = 'all' }: ChoiceProps) {
   return (
     <ToolbarItem>
       <FormSelect aria-label={label} value={filters.get(name)} onChange={(_, v) => filters.set({ [name]: v })}>
-        <FormSelectOption value="" label={`${label}: all`} />
+        <FormSelectOption value="" label={`${label}: ${all}`} />
         {options.map(([value, text]) => (
           <FormSelectOption key={value} value={value} label={`${label}: ${text}`} />
         ))}

@@ -52,6 +52,14 @@ const looks: Record<string, Look> = {
   ready: good,
   changing: busy,
   deleting: busy,
+  // nodes of all clusters
+  problem: bad,
+  unseen: still,
+  // health of clusters
+  good,
+  degraded: warning,
+  broken: bad,
+  unknown: still,
   // campaigns and their clusters
   planning: busy,
   resting: still,
@@ -76,6 +84,13 @@ const looks: Record<string, Look> = {
   answered: good,
   expired: warning,
   withdrawn: stopped,
+  // notifications
+  sent: good,
+  dropped: stopped,
+  // entries of Consul
+  missing: warning,
+  changed: warning,
+  surplus: warning,
   // audit
   ok: good,
   refused: warning,

@@ -1,0 +1,85 @@
+import { Form, FormGroup } from '@patternfly/react-core'
+import { useState, type FormEvent } from 'react'
+import { Link } from 'react-router'
+import { client, type Schemas } from '../api/client'
+import { must } from '../api/must'
+import { bring, type Stage } from '../forms/bring'
+import { ended } from '../forms/jobs'
+import { Alert } from '../ui/alert'
+import { Command, quoted } from '../ui/command'
+import { Facts, Page } from '../ui/page'
+import { ProblemAlert } from '../ui/problem'
+import { size } from '../ui/size'
+import { ImportActions, ReasonField, reasoned, StageBar, TrustField, useImport, type Trust } from './importParts'
+import { documentOf } from './releases'
+
+type Job = Schemas['ReleaseJob']
+
+// unpack has the upload made a bundle.
+function unpack(upload: string, unsigned: string, show: (s: Stage) => void, signal: AbortSignal): Promise<Job> {
+  return ended({
+    start: () => must(client.POST('/releases', { body: { upload, unsigned: unsigned || undefined } })),
+    again: (job) => must(client.GET('/release-jobs/{id}', { params: { path: { id: job.id } }, signal })),
+    show: (j) =>
+      show({ text: j.stage === 'unpacking' ? 'Unpacking' : 'Checking', done: j.done ?? 0, total: j.total ?? 0 }),
+    signal,
+  })
+}
+
+// ReleaseImport brings a release bundle from this machine to the director.
+export default function ReleaseImport() {
+  const [file, setFile] = useState<File>()
+  const [trust, setTrust] = useState<Trust>('signed')
+  const [reason, setReason] = useState('')
+  const [done, setDone] = useState<Schemas['ReleaseFile']>()
+  const { stage, failed, run, stop } = useImport()
+  const unsigned = trust === 'unsigned' ? reason.trim() : ''
+  const ready = file !== undefined && (trust === 'signed' || reasoned(reason))
+  const submit = async (e: FormEvent) => {
+    e.preventDefault()
+    if (!file || !ready) return
+    setDone(undefined)
+    await run(async (signal, show) => {
+      const upload = await bring({ file, about: { kind: 'release' }, ahead: true, signal, show })
+      setDone((await unpack(upload, unsigned, show, signal)).file)
+    })
+  }
+  return (
+    <Page title="Import a release bundle" above={[{ to: '/infrastructure/releases', text: 'Releases' }]}>
+      <Form onSubmit={(e) => void submit(e)}>
+        <FormGroup label="Archive, as directorctl release pack writes it" fieldId="release-file" isRequired>
+          <input
+            id="release-file"
+            type="file"
+            disabled={stage !== undefined}
+            onChange={(e) => setFile(e.target.files?.[0])}
+          />
+        </FormGroup>
+        <TrustField id="release" of={trust} set={setTrust} busy={stage !== undefined} />
+        {trust === 'unsigned' && <ReasonField id="release" of={reason} set={setReason} />}
+        {failed !== undefined && <ProblemAlert of={failed} />}
+        {stage && <StageBar of={stage} />}
+        {done && (
+          <Alert isInline variant="success" title="The bundle is on the director." role="status">
+            <Facts
+              of={[
+                ['Name', done.name],
+                ['Kubernetes', done.kubernetes],
+                ['Size', `${size(done.size)}, ${done.images} images`],
+                [
+                  'Digest',
+                  <span key="d" className="mono break">
+                    {done.digest}
+                  </span>,
+                ],
+              ]}
+            />
+            <Link to={documentOf(done, unsigned)}>Write the document that clusters name</Link>
+          </Alert>
+        )}
+        <ImportActions ready={ready} stage={stage} stop={stop} />
+        <Command>{`directorctl release import ${quoted(file?.name ?? 'FILE')}`}</Command>
+      </Form>
+    </Page>
+  )
+}
