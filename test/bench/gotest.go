@@ -131,3 +131,50 @@ func overhead(ctx context.Context, _ *bench) ([]row, error) {
 		m["ms-overhead"] <= 1000,
 	}}, nil
 }
+
+func certificates(ctx context.Context, _ *bench) ([]row, error) {
+	found, err := goBench(ctx, "./director/daemon", "CertificateScan", "1x")
+	if err != nil {
+		return nil, err
+	}
+	m := found[""]
+	return []row{{
+		"a look at the certificates of 1,000 nodes whose API servers are away", "< 60 s",
+		fmt.Sprintf("%.1f s, %.0f certificates", m["s-longest"], m["certificates"]), m["s-longest"] < 60,
+	}}, nil
+}
+
+func backup(ctx context.Context, _ *bench) ([]row, error) {
+	found, err := goBench(ctx, "./director/backups", "Gibibyte", "1x")
+	if err != nil {
+		return nil, err
+	}
+	var rows []row
+	for _, target := range []string{"directory", "bucket"} {
+		m, measured := found[target]
+		if !measured {
+			continue
+		}
+		rows = append(rows, row{
+			"a snapshot of 1 GiB into a " + target, "<= 60 s, <= 100 MB more memory",
+			fmt.Sprintf("%.1f s, %.0f MB more, archive %.0f MB", m["s"], m["MB-more"], m["MB-archive"]),
+			m["s"] <= 60 && m["MB-more"] <= 100,
+		})
+	}
+	return rows, nil
+}
+
+func consul(ctx context.Context, _ *bench) ([]row, error) {
+	found, err := goBench(ctx, "./director/discovery", "EmptyConsul", "1x")
+	if err != nil {
+		return nil, err
+	}
+	m := found[""]
+	return []row{{
+		"200 clusters of 5 services in a Consul that came back empty", "<= 60 s",
+		fmt.Sprintf(
+			"%.1f s for %.0f entries, and at most 18 s until the director looks; %.2f s when nothing changed",
+			m["s-longest"], m["entries"], m["s-unchanged"],
+		), m["s-longest"]+18 <= 60,
+	}}, nil
+}

@@ -40,6 +40,9 @@ var bars = []bar{
 	{"vm", overhead},
 	{"kill", killed},
 	{"log", logs},
+	{"certificates", certificates},
+	{"backup", backup},
+	{"consul", consul},
 	{"idle", idle},
 	{"fleet", fleet},
 }

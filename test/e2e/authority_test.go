@@ -48,7 +48,14 @@ func (s *suite) changesAuthority(t *testing.T, which, file string) {
 		began := time.Now()
 		s.ctl(t, "rotate", which, "demo", "--yes")
 		id := s.newestPlan(t)
+		asks := map[string]string{}
+		if which == "cluster-ca" {
+			asks = map[string]string{"sign": "use", "refuse": "drop"}
+		}
 		for _, stage := range []string{"trust", "sign", "refuse"} {
+			if do := asks[stage]; do != "" {
+				s.agrees(t, id, do)
+			}
 			s.reaches(t, id, "rotate_ca_"+stage+"/demo-master-2")
 			s.killDirector()
 			s.startDirector(t)
@@ -79,6 +86,24 @@ func (s *suite) changesAuthority(t *testing.T, which, file string) {
 	s.kubectl(t, "get", "--raw", "/readyz")
 	s.ctl(t, "certs", "verify", "demo")
 	s.wantNodes(t, s.nodeNames()...)
+}
+
+// agrees waits until the change of the cluster's authority asks a person, and has it go on.
+func (s *suite) agrees(t *testing.T, id, do string) {
+	t.Helper()
+	step := "authority.agree/" + do
+	s.reaches(t, id, step)
+	s.await(t, 5*time.Minute, step+" asks", func() bool { return s.plan(t, id).Status != "running" })
+	v := s.plan(t, id)
+	for _, st := range v.Steps {
+		if st.ID == step && st.Status != "parked" {
+			t.Fatalf("%s is %s: %s", step, st.Status, st.Message)
+		}
+		if st.ID == step {
+			t.Logf("%s: %s", step, st.Message)
+		}
+	}
+	s.ctl(t, "retry", id)
 }
 
 // reaches waits until the step of the plan has begun.

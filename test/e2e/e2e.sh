@@ -9,6 +9,9 @@
 #                     upgrade, a dead one replaced, a host lost
 #   e2e.sh certs      three masters whose service account key and certificates are renewed under a service and a writer; the certificates then end while the director is down
 #   e2e.sh ca         three masters whose certificate authorities are changed under a service and a writer, with a director that is killed in each stage
+#   e2e.sh outer      a master and a worker whose authorities come from an outer one, which ends; then from a step-ca
+#   e2e.sh consul     a cluster and a Consul that find each other: agents on the nodes, also over a rejoin and an upgrade, Services both ways, names,
+#                     and nothing left in the end
 #   e2e.sh restore    three masters (KAAS_E2E_MASTERS), all of whose VMs are destroyed: the cluster is restored on new ones from a backup
 #   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
 #
@@ -22,7 +25,7 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 export LAB_DIR=${LAB_DIR:-/run/director-lab-e2e} LAB_DATA=${LAB_DATA:-/var/lib/director-lab-e2e}
 export KAAS_E2E_ROOT=$root KAAS_E2E_DIR=${KAAS_E2E_DIR:-/var/lib/director-e2e}
 lab=$root/test/lab/lab
-declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [certs]=TestCertificates [ca]=TestAuthorities [restore]=TestRestore [kubeadm]=TestAgainstKubeadm)
+declare -A plays=([first]=TestEndToEnd [prepare]=TestNodesArePrepared [nodes]=TestNodes [ha]=TestHighlyAvailable [certs]=TestCertificates [ca]=TestAuthorities [outer]=TestOuterAuthority [consul]=TestDiscovery [restore]=TestRestore [kubeadm]=TestAgainstKubeadm)
 run=${plays[${1:-first}]:?"no such play: $1"}
 
 bundle() { "$root/images/release/build.sh" --kubernetes "$1" | tail -n 1; }
@@ -34,15 +37,19 @@ KAAS_E2E_IMAGE=$(image "$KAAS_E2E_BUNDLE")
 export KAAS_E2E_BUNDLE KAAS_E2E_IMAGE
 KAAS_E2E_KUBE_BENCH=$("$root/test/kube-bench/build.sh")
 export KAAS_E2E_KUBE_BENCH
-if [[ $run == TestNodes || $run == TestHighlyAvailable ]]; then
+if [[ $run == @(TestNodes|TestHighlyAvailable|TestDiscovery) ]]; then
     KAAS_E2E_OLD_BUNDLE=$(bundle 1.36)
     KAAS_E2E_OLD_IMAGE=$(image "$KAAS_E2E_OLD_BUNDLE")
     export KAAS_E2E_OLD_BUNDLE KAAS_E2E_OLD_IMAGE
 fi
 
-if [[ $run == @(TestNodes|TestHighlyAvailable|TestCertificates|TestAuthorities|TestRestore|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
+if [[ $run == @(TestNodes|TestHighlyAvailable|TestCertificates|TestAuthorities|TestOuterAuthority|TestDiscovery|TestRestore|TestAgainstKubeadm) && -z ${LAB_GUESTS:-} && $("$lab" kvm) == tcg ]] && "$lab" containers >&2; then
     export LAB_GUESTS=container
 fi
+case $run in # the lab has no way out
+TestOuterAuthority) "$root/test/stepca/build.sh" >/dev/null ;;
+TestDiscovery) export KAAS_REQUIRE_REAL=1 && "$root/test/consul/build.sh" >/dev/null ;;
+esac
 finish() {
     [[ -n ${KAAS_E2E_KEEP:-} ]] && return
     "$lab" down

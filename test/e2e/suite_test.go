@@ -31,6 +31,8 @@ type suite struct {
 	workers  int
 	equipped bool   // the workers have all that a document can give to VMs
 	drilled  bool   // there is a network of drills
+	spec     string // lines of the cluster's spec besides those of the demo's documents
+	brief    bool   // what the cluster is made of ends within the hour
 	certs    int    // seconds that certificates of nodes are good for; 0 is the default
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
 	director *exec.Cmd
@@ -147,7 +149,8 @@ func (s *suite) doors() string {
 	}
 	list := func(key string, of []string) string { return key + ": [" + strings.Join(of, ", ") + "]\n" }
 	return list("providerSockets", sockets) + list("bundleDirs", bundles) + list("imageDirs", images) +
-		list("trustedKeys", keys) + list("backupDirs", []string{strconv.Quote(s.path("backups"))})
+		list("trustedKeys", keys) + list("backupDirs", []string{strconv.Quote(s.path("backups"))}) +
+		list("providerNetworks", []string{"10.0.0.0/8", "172.16.0.0/12", "127.0.0.0/8"}) // step-ca is on loopback
 }
 
 func (s *suite) writeFiles() {
@@ -251,6 +254,9 @@ func (s *suite) sized(text string) string {
 	if s.certs > 0 {
 		vars := fmt.Sprintf("\n  vars: {certificate_seconds: %d}\n  masters:\n", s.certs)
 		text = strings.Replace(text, "\n  masters:\n", vars, 1)
+	}
+	if s.spec != "" {
+		text = strings.Replace(text, "\n  masters:\n", "\n"+s.spec+"  masters:\n", 1)
 	}
 	if s.masters == 1 {
 		return text

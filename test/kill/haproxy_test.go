@@ -106,32 +106,11 @@ func TestBehindHAProxy(t *testing.T) {
 	} {
 		name := tt.name
 		t.Run(name, func(t *testing.T) {
-			file := filepath.Join(t.TempDir(), "cluster.yaml")
-			must(t, os.WriteFile(file, []byte(rig.Cluster(name, "shared", workers)), 0o600))
-			said := make(chan string, 1)
-			go func() {
-				out, err := directorctl(t, f, "apply", "-f", file, "--start", "--wait", "--yes")
-				if err != nil {
-					out += "\n" + err.Error()
-				}
-				said <- out
-			}()
-			var id string
-			await(t, "the plan runs", func() bool {
-				c, err := f.api[1].Cluster(t.Context(), name)
-				if err == nil {
-					id = c.Plan
-				}
-				return id != ""
-			})
-			victim := f.streaming(t)
-			at, hit, end := f.followUntilHit(t, id, 1-victim, victim, func() error {
-				return tt.strike(f.Directors[victim])
-			})
-			if status := end(); status != string(plan.StatusDone) {
+			hit, victim, said := f.applyAndStrike(t, name, tt.strike)
+			if status := hit.end(t); status != string(plan.StatusDone) {
 				t.Errorf("the plan is %s", status)
 			}
-			f.checkTakeover(t, id, 1-victim, at, hit)
+			f.checkTakeover(t, hit, 1-victim)
 			if out := <-said; !strings.Contains(out, "done") || strings.Contains(out, "exit status") {
 				t.Errorf("the command line says: %s", out)
 			}
@@ -139,6 +118,37 @@ func TestBehindHAProxy(t *testing.T) {
 			await(t, "it is back", func() bool { return f.api[victim].Ready(t.Context()) == nil })
 		})
 	}
+}
+
+// applyAndStrike makes clusters with the command line until the director that it follows the plan on could be struck.
+// It returns which that was, and what the command line will say.
+func (f *fleet) applyAndStrike(
+	t *testing.T, name string, strike func(*rig.Rig) error,
+) (s struck, victim int, said <-chan string) {
+	t.Helper()
+	s = untilStruck(t, name, func(cluster string) (struck, bool) {
+		file := filepath.Join(t.TempDir(), "cluster.yaml")
+		must(t, os.WriteFile(file, []byte(rig.Cluster(cluster, "shared", workers)), 0o600))
+		output := make(chan string, 1)
+		go func() {
+			out, err := directorctl(t, f, "apply", "-f", file, "--start", "--wait", "--yes")
+			if err != nil {
+				out += "\n" + err.Error()
+			}
+			output <- out
+		}()
+		var id string
+		await(t, "the plan runs", func() bool {
+			c, err := f.api[1].Cluster(t.Context(), cluster)
+			if err == nil {
+				id = c.Plan
+			}
+			return id != ""
+		})
+		victim, said = f.streaming(t), output
+		return f.strike(t, id, 1-victim, victim, func() error { return strike(f.Directors[victim]) })
+	})
+	return s, victim, said
 }
 
 // streaming returns which director holds the command line's stream of events.

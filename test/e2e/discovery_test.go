@@ -1,0 +1,352 @@
+package e2e
+
+import (
+	"crypto/sha256"
+	"crypto/tls"
+	"fmt"
+	"maps"
+	"net"
+	"net/http"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/hashicorp/consul/api"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/discovery/consultest"
+	"github.com/director-kaas/kaas/director/pki"
+)
+
+// here is the address of the lab that nodes and pods reach.
+const here = "172.30.0.1"
+
+// discovered is what the cluster and a Consul are to learn of each other.
+const discovered = `  discovery:
+    consul: dc1
+    agents: true
+    dns: true
+    export: {annotated: true, names: [shop-*]}
+    import: [{service: greeter, namespace: shop, port: 80}]
+`
+
+// found is a Consul with what the play puts into it.
+type found struct {
+	*suite
+	consul *consultest.Server
+	client *api.Client
+}
+
+// TestDiscovery is a cluster and a Consul that find each other: agents on the nodes, Services both ways, and names. Its
+// members keep their identities over a rejoin and an upgrade, and it leaves nothing in Consul.
+func TestDiscovery(t *testing.T) {
+	s := begin(t, older, suite{workers: 2, spec: discovered})
+	f := found{suite: s, consul: consultest.StartAt(t, here)}
+	f.client = f.consul.Client(t, f.consul.Management)
+	s.runParts(t, []part{
+		{"starts", s.startsAndAsksForALogin},
+		{"creates a cluster whose nodes are members of Consul", f.createsMembers},
+		{"pods find a service of Consul", f.podsFindIt},
+		{"Consul finds a service of the cluster", f.consulFindsIt},
+		{"a worker less is a member less", f.aMemberLess},
+		{"a worker that was out rejoins as the member that it was", f.memberRejoins},
+		{"another token for all of it", f.renewsTokens},
+		{"members stay who they are over an upgrade", f.membersAreUpgraded},
+		{"deletes everything", s.deletesEverything},
+		{"Consul has nothing of the cluster any more", f.nothingIsLeft},
+	})
+}
+
+// files serves the program of Consul over HTTPS, as a mirror of an administrator does, and returns its address and
+// authority.
+func (f found) files(t *testing.T) (url, ca string) {
+	t.Helper()
+	issuer, err := pki.NewCA("files")
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := pki.ServerCert(issuer, nil, []netip.Addr{netip.MustParseAddr(here)}, 24*time.Hour)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pair, err := tls.X509KeyPair([]byte(cert.Cert), []byte(cert.Key.Reveal()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	mux := http.NewServeMux()
+	mux.HandleFunc("/consul", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, f.consul.Binary) })
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{
+		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
+	}}
+	return "https://" + serve(t, server, true) + "/consul", issuer.Cert
+}
+
+// serve has the server answer at the lab's address until the test ends.
+func serve(t *testing.T, server *http.Server, secure bool) (address string) {
+	t.Helper()
+	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", here+":0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = server.Close() })
+	if secure {
+		go func() { _ = server.ServeTLS(l, "", "") }()
+	} else {
+		go func() { _ = server.Serve(l) }()
+	}
+	return l.Addr().String()
+}
+
+func (f found) createsMembers(t *testing.T) {
+	program, err := os.ReadFile(f.consul.Binary)
+	if err != nil {
+		t.Fatal(err)
+	}
+	url, ca := f.files(t)
+	lines := func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n        ") }
+	f.write("models/consul.yaml", fmt.Sprintf(`apiVersion: kaas/v1
+kind: Consul
+metadata: {name: dc1}
+spec:
+  addresses: [%q]
+  datacenter: dc1
+  dns: [%q]
+  credentials: consul-token
+  gossip: consul-gossip
+  tls:
+    serverName: %s
+    ca: |
+        %s
+  agents:
+    join: [%q]
+    program:
+      url: %s
+      sha256: %x
+      ca: |
+        %s
+`, f.consul.URL, f.consul.DNS, consultest.Name, lines(f.consul.CA), f.consul.Join, url, sha256.Sum256(program),
+		lines(ca)), 0o644)
+	for name, secret := range map[string]string{"consul-token": f.consul.Management, "consul-gossip": f.consul.Gossip} {
+		f.ctl(t, "provider", "credentials", "set", name, "--user", "director", "--password-file",
+			f.write(name, secret, 0o600))
+	}
+	f.createsACluster(t)
+	f.ctl(t, "consul", "test", "dc1")
+	f.wantMembers(t, f.nodeNames()...)
+}
+
+// member begins the names that the nodes of the cluster have in Consul.
+const member = director.ConsulPrefix + "demo-"
+
+// wantMembers waits until these nodes are in Consul, with agents that are well, and no others of the cluster. The
+// entry of a machine that is gone goes when other members have seen it, and the director has compared.
+func (f found) wantMembers(t *testing.T, nodes ...string) {
+	t.Helper()
+	names := make([]string, len(nodes))
+	for i, n := range nodes {
+		names[i] = director.ConsulPrefix + n
+	}
+	slices.Sort(names)
+	f.await(t, 2*time.Minute, fmt.Sprintf("Consul has the members %v and no others", names), func() bool {
+		checks, _, err := f.client.Health().State(api.HealthPassing, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var well []string
+		for _, c := range checks {
+			if c.CheckID == "serfHealth" && strings.HasPrefix(c.Node, member) {
+				well = append(well, c.Node)
+			}
+		}
+		slices.Sort(well)
+		there := slices.Sorted(maps.Keys(f.ids(t)))
+		return slices.Equal(there, names) && slices.Equal(well, names)
+	})
+}
+
+// ask runs the toolbox in the pod of the play.
+func (f found) ask(t *testing.T, question ...string) (string, int) {
+	t.Helper()
+	return f.tryKubectl(t, append([]string{"exec", "deployment/web", "--", "toolbox"}, question...)...)
+}
+
+func (f found) podsFindIt(t *testing.T) {
+	address := serve(t, &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(
+		func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte("greetings from outside\n")) },
+	)}, false)
+	at := netip.MustParseAddrPort(address)
+	_, err := f.client.Catalog().Register(&api.CatalogRegistration{
+		Node: "old-host", Address: here, Service: &api.AgentService{
+			ID: "greeter", Service: "greeter", Address: here, Port: int(at.Port()),
+		},
+	}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.kubectl(t, "apply", "-f", f.write("web.yaml", service(f.toolbox(t), "web", 1, false, ""), 0o644))
+	f.kubectl(t, "rollout", "status", "deployment/web", "--timeout=10m")
+	f.await(t, 2*time.Minute, "a pod gets an answer of the imported service", func() bool {
+		out, code := f.ask(t, "get", "http://greeter.shop/")
+		return code == 0 && strings.Contains(out, "greetings from outside")
+	})
+	if out, code := f.ask(t, "resolve", "greeter.service.consul"); code != 0 || !strings.Contains(out, here) {
+		t.Errorf("a pod resolves the name in Consul to %q", out)
+	}
+}
+
+func (f found) consulFindsIt(t *testing.T) {
+	defer func() {
+		if t.Failed() {
+			said, _ := f.tryKubectl(
+				t, "-n", "kube-system", "logs", "deployment/consul-sync", "--all-pods=true", "--tail=30",
+			)
+			events, _ := f.tryKubectl(t, "get", "events", "--field-selector=involvedObject.name=web")
+			t.Logf("the sync said:\n%s\nevents:\n%s", said, events)
+		}
+	}()
+	f.kubectl(t, "annotate", "service", "web", "consul.kaas/export=true", "consul.kaas/name=shop-web")
+	var entries []*api.ServiceEntry
+	f.await(t, time.Minute, "Consul has the service of the cluster", func() bool {
+		var err error
+		if entries, _, err = f.client.Health().Service("shop-web", "", true, nil); err != nil {
+			t.Fatal(err)
+		}
+		return len(entries) > 0
+	})
+	for _, e := range entries {
+		url := fmt.Sprintf("http://%s:%d/", e.Service.Address, e.Service.Port)
+		if out := f.ok(t, time.Minute, "curl", "-sS", "--max-time", "20", url); !strings.HasPrefix(out, "web-") {
+			t.Errorf("%s answers %q", url, out)
+		}
+	}
+	if out, code := f.ask(t, "resolve", "shop-web.service.consul"); code != 0 ||
+		!strings.Contains(out, entries[0].Service.Address) {
+		t.Errorf("a pod resolves the name in Consul to %q", out)
+	}
+	resolved := strings.TrimSpace(f.onNode(t, "demo-worker-1", fmt.Sprintf(resolves, "shop-web.service.consul")))
+	if !slices.ContainsFunc(entries, func(e *api.ServiceEntry) bool { return e.Service.Address == resolved }) {
+		t.Errorf("a VM resolves the service of the cluster to %q by its agent", resolved)
+	}
+	f.await(t, time.Minute, "Consul has the API server, and it is well", func() bool {
+		servers, _, err := f.client.Health().Service("kaas-api-demo", "", true, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return len(servers) > 0
+	})
+}
+
+// resolves is a command that asks the agent of a node for the address of a name. Nodes have no program for this.
+const resolves = `python3 -c 'import socket; agent = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); ` +
+	`agent.settimeout(10); ` +
+	`name = b"".join(bytes([len(part)]) + part.encode() for part in "%s".split(".")); ` +
+	`agent.sendto(bytes.fromhex("123401000001000000000000") + name + bytes.fromhex("0000010001"), ` +
+	`("127.0.0.1", 8600)); ` +
+	`print(socket.inet_ntoa(agent.recv(4096)[-4:]))'`
+
+func (f found) aMemberLess(t *testing.T) {
+	f.workers = 1
+	f.writeFiles()
+	f.ctl(t, "apply", "-f", f.path("models"), "--start", "--yes", "--wait")
+	f.wantNodes(t, f.nodeNames()...)
+	f.wantMembers(t, f.nodeNames()...)
+}
+
+func (f found) renewsTokens(t *testing.T) {
+	before := f.tokens(t)
+	if len(before) == 0 {
+		t.Error("the cluster has no tokens")
+	}
+	f.timed(t, "rotate", "consul-token", "demo", "--wait", "--yes")
+	for id := range f.tokens(t) {
+		if before[id] {
+			t.Errorf("the token %s is there still", id)
+		}
+	}
+	f.wantMembers(t, f.nodeNames()...)
+}
+
+// ids returns the identity of each member of the cluster, by its name.
+func (f found) ids(t *testing.T) map[string]string {
+	t.Helper()
+	all, _, err := f.client.Catalog().Nodes(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]string{}
+	for _, n := range all {
+		if strings.HasPrefix(n.Node, member) {
+			ids[n.Node] = n.ID
+		}
+	}
+	return ids
+}
+
+// wantIDs wants the members to be those of before, whatever became of their nodes meanwhile.
+func (f found) wantIDs(t *testing.T, before map[string]string) {
+	t.Helper()
+	f.wantMembers(t, f.nodeNames()...)
+	if diff := cmp.Diff(before, f.ids(t)); diff != "" || len(before) == 0 {
+		t.Errorf("the identities of the members: %s", diff)
+	}
+}
+
+func (f found) memberRejoins(t *testing.T) {
+	before := f.ids(t)
+	f.timed(t, "node", "delete", "demo", "demo-worker-1", "--keep-vm", "--yes", "--wait")
+	f.timed(t, "node", "rejoin", "demo", "demo-worker-1", "--yes", "--wait")
+	f.wantNodes(t, f.nodeNames()...)
+	f.wantIDs(t, before)
+}
+
+func (f found) membersAreUpgraded(t *testing.T) {
+	before, tokens := f.ids(t), f.tokens(t)
+	f.use(t, newer)
+	f.timed(t, "apply", "-f", f.path("models"), "--start", "--yes", "--wait")
+	minor := "v" + f.minors[1] + "."
+	versions := f.kubectl(t, "get", "nodes", "-o", "jsonpath={.items[*].status.nodeInfo.kubeletVersion}")
+	if strings.Count(versions, minor) != len(f.nodeNames()) {
+		t.Errorf("the kubelets run %s", versions)
+	}
+	f.wantIDs(t, before)
+	if diff := cmp.Diff(tokens, f.tokens(t)); diff != "" {
+		t.Errorf("the tokens: %s", diff)
+	}
+}
+
+// tokens returns the accessors of the tokens that the director has made.
+func (f found) tokens(t *testing.T) map[string]bool {
+	t.Helper()
+	list, _, err := f.client.ACL().TokenList(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ids := map[string]bool{}
+	for _, token := range list {
+		ofCluster := func(p *api.ACLLink) bool { return strings.HasPrefix(p.Name, director.ConsulPrefix) }
+		if slices.ContainsFunc(token.Policies, ofCluster) {
+			ids[token.AccessorID] = true
+		}
+	}
+	return ids
+}
+
+func (f found) nothingIsLeft(t *testing.T) {
+	if left := f.tokens(t); len(left) > 0 {
+		t.Errorf("%d tokens are left", len(left))
+	}
+	services, _, err := f.client.Catalog().Services(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name := range services {
+		if name != "consul" && name != "greeter" && name != "kaas-director" {
+			t.Errorf("the service %s is left", name)
+		}
+	}
+	f.wantMembers(t)
+}
