@@ -32,6 +32,11 @@ bin/director: manual console
 bin/director bin/directorctl bin/pretend-ansible: bin/%:
 	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
+.PHONY: collection
+collection: ## Build the Ansible collection kaas.director as an archive that ansible-galaxy installs
+	collection/stage.sh bin/collection
+	ansible-galaxy collection build --force --output-path bin bin/collection
+
 .PHONY: demo
 demo: build ## A real cluster on real VMs, from a model: one master, one worker
 	test/demo/demo.sh up
@@ -67,7 +72,7 @@ test/race: ## All unit tests, and the whole daemon in the kill loop, under the r
 fuzz: ## Every fuzz target for FUZZTIME (10m) each; make test gives each 20 s
 	test/fuzz.sh $(or $(FUZZTIME),10m)
 
-.PHONY: test/e2e test/nodes test/ha test/certs test/restore
+.PHONY: test/e2e test/nodes test/ha test/certs test/outer test/consul test/restore
 test/e2e: build ## Create, kill the director half way, resume, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
 test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; containers in libvirt where there is no KVM
@@ -77,6 +82,10 @@ test/ha: build ## Three masters on three hosts: one off and on, out and in, an o
 test/certs: build ## Three masters whose certificates are renewed under a service and a writer, and then end; containers as there
 	test/e2e/e2e.sh certs
 	test/e2e/e2e.sh ca
+test/outer: build ## A cluster below an outer authority, which ends, and then below a step-ca; containers as there
+	test/e2e/e2e.sh outer
+test/consul: build ## A cluster and a Consul that find each other, with agents on the nodes; containers as there
+	test/e2e/e2e.sh consul
 test/restore: build ## Three masters, all destroyed, and restored on new VMs from a backup of etcd; containers as there
 	test/e2e/e2e.sh restore
 
@@ -125,10 +134,10 @@ generate: ## Write the generated pages and golden files
 .PHONY: verify
 verify: generate ## Fail if generated files or module files are stale
 	go mod tidy -diff
-	git diff --exit-code -- docs director cmd
+	git diff --exit-code -- client collection docs director cmd
 
 .PHONY: bench
-bench: build ## Measure every bar of docs/develop/benchmarks.md, or some: BARS=first-step,no-op,plan,wide,vm,kill,log,idle,fleet
+bench: build ## Measure every bar of docs/develop/benchmarks.md, or some: BARS=first-step,hooks,no-op,plan,wide,vm,kill,log,certificates,backup,consul,idle,fleet
 	go run ./test/bench -bars "$(BARS)"
 
 .PHONY: clean
