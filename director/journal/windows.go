@@ -232,11 +232,12 @@ type matcher struct {
 
 func newMatcher(q LogSearch) *matcher {
 	m := &matcher{text: strings.ToLower(q.Text), failed: q.Failed}
-	// The longest run of characters that no writer of JSON escapes.
+	// The longest run of characters that no writer of JSON escapes. A colon may stand between a host and its status,
+	// which are two texts of JSON.
 	for _, run := range strings.FieldsFunc(m.text, func(r rune) bool {
-		return r < ' ' || r > '~' || strings.ContainsRune(`"\/<>&'`, r)
+		return r < ' ' || r > '~' || strings.ContainsRune(`:"\/<>&'`, r)
 	}) {
-		if len(run) > len(m.sure) {
+		if run = strings.TrimSpace(run); len(run) > len(m.sure) {
 			m.sure = []byte(run)
 		}
 	}
@@ -312,6 +313,13 @@ func (m *matcher) find(v any) (string, bool) {
 		for _, key := range []string{"msg", "stderr", "stdout", "task", "host"} {
 			if text, ok := v[key].(string); ok {
 				if hit, ok := m.find(text); ok {
+					return hit, true
+				}
+			}
+		}
+		if host, ok := v["host"].(string); ok { // as pages and directorctl write it
+			if status, ok := v["status"].(string); ok {
+				if hit, ok := m.find(host + ": " + status); ok {
 					return hit, true
 				}
 			}

@@ -144,6 +144,7 @@ not json, but well said
 		"failed":      {LogSearch{Failed: true}, `2 no route to "b"|4 gone|6 no host|8 too late|9 two`},
 		"both":        {LogSearch{Failed: true, Text: "gone"}, "4 gone"},
 		"not a key":   {LogSearch{Text: "status"}, ""},
+		"as shown":    {LogSearch{Text: "B: failed"}, "2 b: failed"},
 		"from a line": {LogSearch{Text: "well", From: 2}, "5 not json, but well said"},
 		"not there":   {LogSearch{Text: "mars"}, ""},
 	} {

@@ -20,6 +20,7 @@ export default defineConfig({
   workers: 1,
   fullyParallel: false,
   forbidOnly: true,
+  maxFailures: 4, // each may take ten minutes: a console that is broken ends the run early
   retries: 1, // the list names a test that needed its second try
   reporter: [['list']],
   use: {

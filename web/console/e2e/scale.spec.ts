@@ -170,6 +170,50 @@ async function endsOf(page: Page, plan: string): Promise<number[]> {
   return ends
 }
 
+test(`a log of ${lines} lines`, async ({ page, director }) => {
+  test.setTimeout(240_000)
+  const made = planOf(director, 'logged')
+  director.ctl('start', made.id, '--wait', '--yes')
+  const file = readdirSync(join(director.dir, 'state/runs'), { recursive: true, encoding: 'utf8' }).find(
+    (f) => f.includes(made.id) && f.includes('logged-worker-1') && f.endsWith('.jsonl') && f.includes('workers'),
+  )
+  expect(file, 'the log of the step').toBeDefined()
+  const out = createWriteStream(join(director.dir, 'state/runs', file ?? ''))
+  const time = '2026-01-02T03:04:05Z'
+  for (let n = 1; n <= lines; n++) {
+    const status = n === lines - 5 ? 'failed' : 'ok'
+    if (!out.write(`${JSON.stringify({ n, time, type: 'host', host: `h${n % 1000}`, status, msg: `m ${n}` })}\n`)) {
+      await new Promise((resolve) => out.once('drain', () => resolve(undefined)))
+    }
+  }
+  await new Promise((resolve) => out.end(() => resolve(undefined)))
+  await login(page, director)
+  await took(`a log of ${lines} lines, to the line that failed`, async () => {
+    await page.goto(`/plans/${made.id}/steps/${encodeURIComponent('workers/logged-worker-1')}`)
+    await expect(page.locator('.log li.bad')).toBeVisible({ timeout: 60_000 })
+  })
+  await expect(page.locator('.log li.bad')).toContainText(`m ${lines - 5}`)
+  expect(await page.locator('.log li').count()).toBeLessThanOrEqual(500)
+  await drawn(page, 'a jump to a line in its middle', `#L${lines / 2}.here`, 1, async () => {
+    await page.getByLabel('Go to line').fill(String(lines / 2))
+    await page.getByLabel('Go to line').press('Enter')
+  })
+  await drawn(page, 'the end of it', `#L${lines}`, 1, () => page.getByText('Follow the end').click())
+  const text = page.getByLabel('Search in the log')
+  await took('a search of the whole log for one of its lines (200 ms wait for the next key)', async () => {
+    await text.fill(`m ${lines - 3}`)
+    await expect(page.getByText('1 / 1')).toBeVisible()
+  })
+  await took('a search of the whole log for a host (200 ms wait for the next key)', async () => {
+    await text.fill('h77: ok')
+    await expect(page.getByText(`1 / ${lines / 1000}`)).toBeVisible()
+  })
+  await text.press('Enter')
+  await expect(page.locator('.log li.here')).toContainText('h77: ok')
+  expect(page.url()).toMatch(/#L77$/)
+  say(`a log of ${lines} lines: ${await heap(page)}`)
+})
+
 // begun is the plan of the large cluster that a test has left running.
 let begun: string | undefined
 
@@ -219,47 +263,3 @@ if (whole) {
     say(`${fleet * nodes} nodes: ${await heap(page)}`)
   })
 }
-
-test(`a log of ${lines} lines`, async ({ page, director }) => {
-  test.setTimeout(240_000)
-  const made = planOf(director, 'logged')
-  director.ctl('start', made.id, '--wait', '--yes')
-  const file = readdirSync(join(director.dir, 'state/runs'), { recursive: true, encoding: 'utf8' }).find(
-    (f) => f.includes(made.id) && f.includes('logged-worker-1') && f.endsWith('.jsonl') && f.includes('workers'),
-  )
-  expect(file, 'the log of the step').toBeDefined()
-  const out = createWriteStream(join(director.dir, 'state/runs', file ?? ''))
-  const time = '2026-01-02T03:04:05Z'
-  for (let n = 1; n <= lines; n++) {
-    const status = n === lines - 5 ? 'failed' : 'ok'
-    if (!out.write(`${JSON.stringify({ n, time, type: 'host', host: `h${n % 1000}`, status, msg: `m ${n}` })}\n`)) {
-      await new Promise((resolve) => out.once('drain', () => resolve(undefined)))
-    }
-  }
-  await new Promise((resolve) => out.end(() => resolve(undefined)))
-  await login(page, director)
-  await took(`a log of ${lines} lines, to the line that failed`, async () => {
-    await page.goto(`/plans/${made.id}/steps/${encodeURIComponent('workers/logged-worker-1')}`)
-    await expect(page.locator('.log li.bad')).toBeVisible({ timeout: 60_000 })
-  })
-  await expect(page.locator('.log li.bad')).toContainText(`m ${lines - 5}`)
-  expect(await page.locator('.log li').count()).toBeLessThanOrEqual(500)
-  await drawn(page, 'a jump to a line in its middle', `#L${lines / 2}.here`, 1, async () => {
-    await page.getByLabel('Go to line').fill(String(lines / 2))
-    await page.getByLabel('Go to line').press('Enter')
-  })
-  await drawn(page, 'the end of it', `#L${lines}`, 1, () => page.getByText('Follow the end').click())
-  const text = page.getByLabel('Search in the log')
-  await took('a search of the whole log for one of its lines (200 ms wait for the next key)', async () => {
-    await text.fill(`h${(lines - 3) % 1000}: ok`)
-    await expect(page.getByText(/^0$/)).toBeVisible()
-  })
-  await took('a search of the whole log for a host (200 ms wait for the next key)', async () => {
-    await text.fill('h77')
-    await expect(page.getByText(`1 / 1000`)).toBeVisible()
-  })
-  await text.press('Enter')
-  await expect(page.locator('.log li.here')).toContainText('h77: ok')
-  expect(page.url()).toMatch(/#L77$/)
-  say(`a log of ${lines} lines: ${await heap(page)}`)
-})
