@@ -3,6 +3,10 @@
 # that is free. The first stage that fails ends both. Prints a table of how long each stage took, slowest first, and then
 # what failed.
 #
+# A stage of VMs or playbooks that has passed with the same inputs in the last week is not run again, as Go does with
+# tests: KAAS_TEST_AGAIN=1 runs it. KAAS_TEST_END minutes (80) after the start, the last stages are left out or cut off:
+# the table says which, and what runs them.
+#
 # KAAS_TEST_GUESTS=vm (make test/vm) runs every scenario on VMs. Without it, the long ones run in container guests where there is no KVM; the
 # node image boots and is prepared on an emulated VM all the same.
 # Each stage writes to a file below bin/test-logs.
@@ -13,6 +17,11 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export GOFLAGS=-tags=libvirt_dlopen
 lab=$PWD/test/lab/lab
 logs=$PWD/bin/test-logs
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/director
+end=${KAAS_TEST_END:-80} # minutes
+# Where Go's tests have their files: in memory if there is room, where journals take about half of the time.
+fast=/dev/shm
+(($(df --output=avail $fast | tail -n 1) > 6 << 20)) || fast=${TMPDIR:-/tmp}
 times=$logs/times
 guests=${KAAS_TEST_GUESTS:-}
 rm -rf "$logs"
@@ -24,14 +33,19 @@ stage() { # name command...: runs it with its output in a file; ends this lane i
     shift
     printf '=== %s\n' "$name"
     "$@" >"$log" 2>&1 || rc=$?
-    printf '%d\t%s\n' $((SECONDS - began)) "$name" >>"$times"
-    if ((rc == 0)); then
-        printf '=== %s: ok, %d s\n' "$name" $((SECONDS - began))
+    ended "$name" "$began" "$rc" "$log"
+}
+
+ended() { # name began answer log: writes the stage into the table; ends this lane if it has failed
+    local took=$((SECONDS - $2))
+    printf '%d\t%s\n' "$took" "$1" >>"$times"
+    if (($3 == 0)); then
+        printf '=== %s: ok, %d s\n' "$1" "$took"
         return
     fi
-    printf '\n=== %s: FAILED with %d after %d s. The end of %s:\n' "$name" "$rc" $((SECONDS - began)) "$log"
-    tail -n 250 "$log"
-    failures "$name" "$rc" "$log" >>"$logs/failures"
+    printf '\n=== %s: FAILED with %d after %d s. The end of %s:\n' "$1" "$3" "$took" "$4"
+    tail -n 250 "$4"
+    failures "$1" "$3" "$4" >>"$logs/failures"
     exit 1
 }
 
@@ -45,6 +59,39 @@ failures() { # name answer log
     tail -n 5 "$3" | cut -c 1-200 | sed 's/^/  > /'
 }
 
+# unless_passed is stage, without what has passed on this machine with the same inputs in the last seven days.
+unless_passed() { # inputs name command...
+    local key=$1
+    shift
+    ! passed "$key" "$1" || return 0
+    stage "$@"
+    remember "$key"
+}
+
+passed() { # inputs name: whether it has, which the table says
+    local file=$cache/passed/$1
+    [[ -z ${KAAS_TEST_AGAIN:-} && -n $(find "$file" -mtime -7 2>/dev/null) ]] || return 1
+    printf -- '=\t%s: passed with the same inputs at %s\n' "$2" "$(<"$file")" >>"$times"
+    printf '=== %s: passed with the same inputs at %s\n' "$2" "$(<"$file")"
+}
+
+remember() { # inputs
+    mkdir -p "$cache/passed"
+    date -u +%Y-%m-%dT%H:%M:%SZ >"$cache/passed/$1.$BASHPID"
+    mv "$cache/passed/$1.$BASHPID" "$cache/passed/$1"
+}
+
+# inputs is one hash over a text, all files below paths, this script, and the packages that guests and playbooks run on.
+inputs() { # text path...
+    local text=$1
+    shift
+    {
+        printf '%s\n' "$text" "$(uname -r)" "$guests"
+        dpkg-query -W '*qemu*' '*libvirt*' 'ansible*' python3 'systemd*' 'grub*' 2>/dev/null || :
+        git ls-files -z -co --exclude-standard -- test/run.sh "$@" | sort -zu | xargs -0 sha256sum
+    } | sha256sum | cut -c 1-24
+}
+
 left_out() { # name why
     printf -- '-\t%s: LEFT OUT, %s\n' "$1" "$2" >>"$times"
     printf '=== %s: LEFT OUT, %s\n' "$1" "$2"
@@ -54,18 +101,17 @@ unit() {
     test/s3/build.sh
     test/consul/build.sh
     test/stepca/build.sh
-    KAAS_REQUIRE_REAL=1 go test -timeout 20m ./client/... ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
+    TMPDIR=$fast KAAS_REQUIRE_REAL=1 go test -timeout 20m ./client/... ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
 }
 
 # Journals that are cut behind every event run the same code again and again: without the detector they have had their run. make test/race runs
 # the whole daemon under it.
-race() {
-    go test -race -timeout 20m -skip TestEveryCut ./director/engine ./director/hypervisor/... ./director/store ./director/client ./director/schedule
-}
+race=(env TMPDIR="$fast" go test -race -timeout 20m -skip TestEveryCut ./director/engine './director/hypervisor/...'
+    ./director/store ./director/client ./director/schedule)
 
 libvirt_in_lab() { # set -e does not hold in here: what calls this looks at its answer
     local tests=$PWD/bin/libvirt.test uri second
-    go test -c -o "$tests" ./plugins/libvirt && uri=$("$lab" host crashing) && second=$("$lab" host second) || return
+    uri=$("$lab" host crashing) && second=$("$lab" host second) || return
     (
         cd plugins/libvirt &&
             "$lab" exec -- env KAAS_LAB_URI=qemu:///system KAAS_LAB_SECOND_URI="$second" "$tests" -test.run 'Lab|Conformance' -test.timeout 10m &&
@@ -98,25 +144,40 @@ guest_lane() {
 # what_is_left runs the stages that either lane can: each goes to the lane that gets to it first. Those that look for
 # rare faults in code that has passed its tests by then are last. A slow machine that has no time for one leaves it out.
 what_is_left() {
-    last console 14 'web/console/test.sh' 'console in a browser' web/console/test.sh
-    last playbooks 10 'playbooks/test.sh' 'playbooks' playbooks/test.sh
-    last kill 3 'make test/kill' 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
-    last race 7 'make test/race' 'race detector' race
-    last fuzzing 3 'test/fuzz.sh' 'fuzzing' test/fuzz.sh 20s
+    last console 14 web/console/test.sh '' 'console in a browser' web/console/test.sh
+    last playbooks 10 playbooks/test.sh "$(inputs playbooks playbooks inventory-templates)" playbooks playbooks/test.sh
+    last kill 3 'make test/kill' '' 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
+    last race 7 'make test/race' '' 'race detector' "${race[@]}"
+    last fuzzing 3 test/fuzz.sh '' fuzzing test/fuzz.sh 20s
 }
 
-# last runs a stage that no other lane has begun, if it ends before KAAS_TEST_END minutes of the run. minutes is how long
-# it takes on a quiet machine of two cores.
-last() { # name minutes by-hand stage command...
-    local name=$1 needs by_hand=$3 end=${KAAS_TEST_END:-86} passed=$((SECONDS / 60))
+# last runs a stage that no other lane has begun, if it should end in time. minutes is how long it takes on a quiet
+# machine of two cores. A stage that takes longer than was thought is cut off at the end; what has failed by then counts.
+last() { # name minutes by-hand inputs stage command...
+    local name=$1 needs by_hand=$3 key=$4 title=$5 began=$SECONDS log minute=$((SECONDS / 60)) rc=0
     needs=$(($2 * $(slowness) / 100))
-    shift 3
+    log=$logs/${title//[^a-zA-Z0-9]/-}.log
+    shift 5
     claim "$name" || return 0
-    if ((passed + needs > end)); then
-        left_out "$1" "$passed of $end minutes have passed (KAAS_TEST_END), and it would take $needs: $by_hand"
-    else
-        stage "$@"
+    [[ -z $key ]] || ! passed "$key" "$title" || return 0
+    if ((minute + needs > end)); then
+        left_out "$title" "$minute of $end minutes have passed (KAAS_TEST_END), and it would take $needs: $by_hand"
+        return
     fi
+    printf '=== %s\n' "$title"
+    timeout -k 30 $((end * 60 - SECONDS)) "$@" >"$log" 2>&1 || rc=$?
+    if ((rc == 124 || rc == 137)) && ! failed "$log"; then
+        left_out "$title" "cut off after $(((SECONDS - began) / 60)) minutes, nothing had failed (KAAS_TEST_END): $by_hand"
+        tail -n 5 "$log" | cut -c 1-200 | sed 's/^/  > /'
+        return
+    fi
+    ended "$title" "$began" "$rc" "$log"
+    [[ -z $key ]] || remember "$key"
+}
+
+# failed says whether a log has a failure of a test already: a Go test, a browser test at its second try, a unit test.
+failed() { # log
+    grep -qE '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE|✘.*retry #|^playbooks: |^ *(FAIL|ERROR):' "$1"
 }
 
 # slowness says in per cent how long stages take here, by the last one that is known: 100 on a quiet machine of two cores.
@@ -131,21 +192,25 @@ claim() { # name: succeeds once
     mkdir "$logs/claimed-$1" 2>/dev/null
 }
 
+# What a VM sees of the director while it is prepared. The rest runs on containers in every run.
+prepared=(playbooks inventory-templates plugins director/ansible director/inventory director/steps director/step
+    director/kube director/hypervisor test/e2e test/lab)
 on_guests() {
     local bundle image
     bundle=$(images/release/build.sh --kubernetes 1.37 | tail -n 1)
     stage 'lab' test/lab/lab_test.sh
     stage 'node image' images/node/build.sh --release "$bundle"
     image=$(images/node/build.sh --release "$bundle" | tail -n 1)
-    stage 'node image on a VM' images/node/test.sh "$image"
-    stage 'loader of the appliance on a VM' images/director/loader.sh
-    stage 'libvirt back end on a real host' with_lab libvirt_in_lab
+    unless_passed "$(inputs "node $image" images/node test/lab)" 'node image on a VM' images/node/test.sh "$image"
+    unless_passed "$(inputs loader images/director)" 'loader of the appliance on a VM' images/director/loader.sh
+    go test -c -trimpath -o bin/libvirt.test ./plugins/libvirt
+    unless_passed "$(inputs "libvirt $(sha256sum <bin/libvirt.test)" test/lab)" 'libvirt back end on a real host' with_lab libvirt_in_lab
     if [[ $guests == vm || $("$lab" kvm) == kvm ]]; then
         stage 'end to end on VMs' test/e2e/e2e.sh
         stage 'life of nodes on VMs' env LAB_GUESTS=vm test/e2e/e2e.sh nodes
         return
     fi
-    stage 'nodes are prepared on VMs' test/e2e/e2e.sh prepare
+    unless_passed "$(inputs "prepare $image" "${prepared[@]}")" 'nodes are prepared on VMs' test/e2e/e2e.sh prepare
     if ! "$lab" containers >/dev/null; then
         left_out 'node image as a container' "$("$lab" containers || :)"
         stage 'end to end on VMs' test/e2e/e2e.sh
@@ -200,8 +265,9 @@ wait "$left" || rc=$?
 
 printf '\nSeconds of each stage, in %d s:\n' "$SECONDS"
 sort -rn "$times" | sed 's/^/  /'
-skipped=$(grep -c '^-' "$times" || :)
-printf '\n%d stages, %d left out: %s\n' $(($(wc -l <"$times") - skipped)) "$skipped" "$( ((rc == 0)) && echo passed || echo FAILED)"
+skipped=$(grep -c '^-' "$times" || :) before=$(grep -c '^=' "$times" || :)
+printf '\n%d stages, %d passed before with the same inputs, %d left out: %s\n' $(($(wc -l <"$times") - skipped - before)) \
+    "$before" "$skipped" "$( ((rc == 0)) && echo passed || echo FAILED)"
 if [[ -s $logs/failures ]]; then
     printf '\n'
     cat "$logs/failures"
