@@ -76,9 +76,10 @@ passed() { # inputs name: whether it has, which the table says
 }
 
 remember() { # inputs
+    local new=$cache/passed/$1.$BASHPID
     mkdir -p "$cache/passed"
-    date -u +%Y-%m-%dT%H:%M:%SZ >"$cache/passed/$1.$BASHPID"
-    mv "$cache/passed/$1.$BASHPID" "$cache/passed/$1"
+    date -u +%Y-%m-%dT%H:%M:%SZ >"$new"
+    mv "$new" "$cache/passed/$1"
 }
 
 # inputs is one hash over a text, all files below paths, this script, and the packages that guests and playbooks run on.
