@@ -40,7 +40,6 @@ import (
 	"github.com/director-kaas/kaas/director/fence"
 	"github.com/director-kaas/kaas/director/hooks"
 	"github.com/director-kaas/kaas/director/identity"
-	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/issuer"
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
@@ -49,17 +48,14 @@ import (
 	"github.com/director-kaas/kaas/director/people"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/registry"
-	"github.com/director-kaas/kaas/director/releasestore"
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/schedules"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
-	"github.com/director-kaas/kaas/director/wire"
 )
 
 // Build says which director this is.
@@ -127,184 +123,6 @@ func (d *Daemon) onStop(fn func(context.Context) error) { d.stops = append(d.sto
 
 func (d *Daemon) path(parts ...string) string {
 	return filepath.Join(append([]string{d.cfg.StateDir}, parts...)...)
-}
-
-func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
-	if err := d.lockState(ctx); err != nil {
-		return err
-	}
-	instance, host, err := d.instanceID()
-	if err != nil {
-		return err
-	}
-	db, err := d.openStore(ctx)
-	if err != nil {
-		return err
-	}
-	d.onStop(func(context.Context) error { return db.Close() })
-	if err := d.markDatabase(ctx, db); err != nil {
-		return err
-	}
-	box, err := d.openSeal(ctx, db)
-	if err != nil {
-		return err
-	}
-	if err := os.RemoveAll(d.path("extracts")); err != nil { // of a director that was killed
-		return err
-	}
-	d.backups = d.backupService(db, box, build.Version)
-	d.saves = schedule.NewBackups(db, d.backups, d.path("backups"), time.Now)
-	if err := d.bindSeals(ctx, db, box, instance); err != nil {
-		return err
-	}
-	hands, err := d.openHands(db, box)
-	if err != nil {
-		return err
-	}
-	server, err := d.openIdentity(ctx, db)
-	if err != nil {
-		return err
-	}
-	if err := d.openACME(); err != nil {
-		return err
-	}
-	push, err := d.startRegistry(ctx, db, box, server)
-	if err != nil {
-		return err
-	}
-	if err := errors.Join(d.reportMACs(ctx, db), db.IndexPlans(ctx)); err != nil {
-		return err
-	}
-	m := d.metrics(db, build)
-	if err := d.startIssuer(ctx, db, box); err != nil {
-		return err
-	}
-	env, err := d.environment(ctx, db, box, server, push, m, hands)
-	if err != nil {
-		return err
-	}
-	d.discovery = d.makeDiscovery(db, box, env)
-	env.Registrar = registrar(d.discovery)
-	outer := d.makeAuthorities(db, box)
-	env.Outer = outer
-	logsOf, err := d.signRuns(instance)
-	if err != nil {
-		return err
-	}
-	if d.peers, err = d.openPeers(db, box, server, instance); err != nil {
-		return err
-	}
-	files, err := imagestore.Open(imagestore.Config{
-		Dir: d.path("images"), Log: d.log, Reserve: int64(d.cfg.ImageReserve), Uploads: d.cfg.ImageUploads,
-		UploadBytes: int64(d.cfg.ImageUploadsSize),
-	})
-	if err != nil {
-		return err
-	}
-	d.onStop(files.Close)
-	env.Images, env.Imported = db, files.Path
-	bundles, err := releasestore.Open(releasestore.Config{
-		Dir: d.path("releases"), Log: d.log, Reserve: int64(d.cfg.ImageReserve),
-	})
-	if err != nil {
-		return err
-	}
-	d.onStop(bundles.Close)
-	env.ImportedRelease = bundles.Path
-	if env.Gate, err = d.cfg.gate(files.File); err != nil {
-		return err
-	}
-	tree, _, err := ansible.Unpack(planTree(), d.path("playbooks"))
-	if err != nil {
-		return err
-	}
-	eng, err := engine.New(ctx, engine.Config{
-		Director: db.DirectorID(), Store: engineStore{
-			db,
-		}, Handlers: steps.Handlers(env), Workers: d.cfg.StepsAtOnce, Log: d.log, Explain: explain,
-		Current: planning.Current, Budget: d.cfg.budget, Instance: instance, Host: host, Channel: store.Channel,
-		Observer: m,
-	})
-	if err != nil {
-		return err
-	}
-	d.engine.Store(eng)
-	if d.held.Load() {
-		eng.Hold()
-		d.log.WarnContext(ctx, "the director is held: it begins no work and takes no changes until it is released")
-	}
-	if err := eng.Start(ctx); err != nil {
-		return err
-	}
-	d.onStop(eng.Stop)
-	if err := d.startHooks(ctx, db, box, eng, m, instance, build); err != nil {
-		return err
-	}
-	trail, err := d.startAudit(ctx, db, box)
-	if err != nil {
-		return err
-	}
-	if err := d.startSyslog(ctx, db, build); err != nil {
-		return err
-	}
-	d.services = newServices(parts{
-		cfg: d.cfg, log: d.log, audit: trail, db: db, env: env, engine: eng, files: files,
-		bundles: bundles, types: hands.providers,
-		host: host, inventory: d.inventoryOf(db, env, server, outer), outer: outer,
-		backups: d.backups, room: health{d}.room,
-		logsOf: logsOf, peers: d.peers.ask, support: d.support(db, build, hands.playbook, tree, env.Push.Password),
-		director: planner.Director{
-			ID: db.DirectorID(), Address: d.cfg.Address.String(), Registry: env.Registry, Playbooks: tree,
-			Version: build.Version,
-		},
-	})
-	var scheduler *schedule.Scheduler // its jobs use services that check schedules with it
-	d.docs = documents.New(documents.Config{
-		Store: db, Images: d.services.images, Now: time.Now, ProviderTypes: hands.providers, Confine: d.cfg.rules(),
-		CheckSchedule: func(s model.Schedule) []director.Field { return scheduler.Check(s) },
-		CheckIdentity: people.Check, CheckAuthority: outer.Check, TryAuthority: outer.Try,
-		Applied: func() { scheduler.Wake() },
-		Answer:  func(c []model.Change) any { return wire.Applied{Changes: wire.ChangesOf(c)} },
-	})
-	scheduler = d.scheduler(db)
-	if err := d.startSchedules(ctx, db, scheduler); err != nil {
-		return err
-	}
-	d.people = people.New(people.Config{
-		Store: db, Accounts: d.vault(db, box), Sealer: box, URL: d.cfg.publicURL(),
-		Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
-	})
-	d.every(ctx, peopleEvery, "ask directories about people", d.people.Refresh)
-	service, err := d.authentication(ctx, db, out)
-	if err != nil {
-		return err
-	}
-	if err := d.rehearse(ctx, db, out); err != nil {
-		return err
-	}
-	d.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error {
-		return d.services.nodes.Repair(ctx, time.Now())
-	})
-	d.every(ctx, drillsEvery, "end restore drills", d.services.planning.SettleDrills)
-	d.every(ctx, observeEvery, "look at nodes", d.services.nodes.Observe)
-	keeper := access.Keeper{Store: db, Issuer: d.issuer, Plans: d.services.planning, Now: time.Now, Log: d.log}
-	d.every(ctx, keysEvery, "bring token keys to clusters", keeper.Keep)
-	if err := d.startCampaigns(ctx, db); err != nil {
-		return err
-	}
-	d.fencing = fence.New(db, env.Backends, db.DirectorID(), time.Now, d.log)
-	d.every(ctx, fenceEvery, "power off what was given up with lost hosts", d.fencing.Sweep)
-	d.startServing(ctx, db, env)
-	d.startDiscovery(ctx)
-	d.every(ctx, certificatesEvery, "look at certificates", d.services.inventory.Tick)
-	d.startNotifications(ctx, db, box, m, instance, build)
-	users := identity.New(identity.Config{
-		Store: db, Passwords: service, Now: time.Now, Changed: d.passwordChanged,
-	})
-	if err := d.startRescue(ctx, users, scheduler.Wake); err != nil {
-		return err
-	}
-	return d.startAPI(ctx, db, d.ports(box, hands, scheduler, users), service, server, build, m)
 }
 
 // startRegistry starts the registry with a password that only this process knows, and returns how to push into it.
