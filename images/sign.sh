@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# sign.sh PATH signs a release bundle (a directory), an image (a qcow2 or OVA) or the appliance.yaml of an upgrade, unless
-# it is signed with the same key already.
+# sign.sh PATH [OPTION...] signs a release bundle (a directory), a disk (a qcow2 or OVA) or the appliance.yaml of an
+# upgrade, unless it is signed with the same key already. Options are those of directorctl sign: a director's disk needs
+# --appliance VERSION.
 #
 # KAAS_SIGN_KEY names the private key, KAAS_SIGN_PASSWORD_FILE the file with its password if it has one. Without them a development key
 # signs, which is made once in the cache (mode 0600). KAAS_SIGN_KEY=none signs nothing. The public key is written to PATH.pub.
@@ -8,7 +9,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/director
-path=${1:?usage: images/sign.sh PATH}
+path=${1:?usage: images/sign.sh PATH [OPTION...]}
+shift
 key=${KAAS_SIGN_KEY:-$cache/keys/development.key}
 [[ $key != none ]] || exit 0
 
@@ -52,4 +54,4 @@ done_before() {
 if done_before; then exit 0; fi
 password=()
 [[ -z ${KAAS_SIGN_PASSWORD_FILE:-} ]] || password=(--password-file "$KAAS_SIGN_PASSWORD_FILE")
-ctl sign "$path" --key "$key" --public-key "$path.pub" "${password[@]}" >&2
+ctl sign "$path" "$@" --key "$key" --public-key "$path.pub" "${password[@]}" >&2

@@ -12,6 +12,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
+	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/signature"
 )
@@ -79,21 +80,22 @@ func (a *accountCommands) newPassword(file string) (director.Secret, error) {
 }
 
 func (a *accountCommands) signCommand() *cobra.Command {
-	var keyFile, passwordFile, public, kubernetes string
+	var keyFile, passwordFile, public string
+	var says claim
 	cmd := &cobra.Command{
-		Use: "sign PATH", Short: "Sign a release bundle or a node image", Args: exact("PATH"),
-		Long: "Sign the release bundle in the directory PATH or the node image PATH, in the format of minisign. " +
-			"Everything is checked first. Of a bundle\n" +
-			"release.yaml is signed, in release.yaml.minisig; of an image PATH.sha256, in PATH.sha256.minisig.",
-		Example: "  directorctl sign k8s-1.37.1 --key release.key\n  directorctl sign node.qcow2 --key release.key",
+		Use: "sign PATH", Short: "Sign a release bundle, a node image or an appliance", Args: exact("PATH"),
+		Long: "Sign the release bundle in the directory PATH, or the disk PATH of a node image or an appliance, in the " +
+			"format of minisign. Everything is checked\n" +
+			"first. Of a bundle release.yaml is signed, in release.yaml.minisig; of a disk PATH.sha256, in " +
+			"PATH.sha256.minisig; of an upgrade of the\n" +
+			"appliance its appliance.yaml.",
+		Example: "  directorctl sign k8s-1.37.1 --key release.key\n  directorctl sign node.qcow2 --key release.key\n" +
+			"  directorctl sign director.ova --key release.key --appliance v1.2.0",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if keyFile == "" {
 				return usage(cmd, "--key is missing")
 			}
-			if kubernetes != "" && !strings.HasPrefix(kubernetes, "v") {
-				kubernetes = "v" + kubernetes
-			}
-			return nil
+			return says.check(cmd)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			key, err := signature.ReadSigner(keyFile, func() (director.Secret, error) {
@@ -102,7 +104,7 @@ func (a *accountCommands) signCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			s, err := a.signable(cmd.Context(), args[0], kubernetes)
+			s, err := a.signable(cmd.Context(), args[0], says)
 			if err != nil {
 				return stopped(cmd.Context(), err)
 			}
@@ -132,19 +134,19 @@ func (a *accountCommands) signCommand() *cobra.Command {
 		"file that holds the password of the key; - is the standard input (default: ask)",
 	)
 	cmd.Flags().StringVar(&public, "public-key", "", "file that the public key is written to")
-	cmd.Flags().StringVar(&kubernetes, "kubernetes", "", "version that an image carries, if it does not say so itself")
+	says.flags(cmd)
 	return cmd
 }
 
 func (a *accountCommands) verifyCommand() *cobra.Command {
 	var trusted []string
-	var kubernetes string
+	var says claim
 	cmd := &cobra.Command{
-		Use: "verify PATH", Short: "Check the signature of a release bundle or a node image, and all that it covers",
-		Args: exact("PATH"),
-		Long: "Check that the release bundle in the directory PATH or the node image PATH is signed with one of the " +
-			"keys, and that every file is what was signed.\n" +
-			"No director is asked.",
+		Use: "verify PATH", Args: exact("PATH"),
+		Short: "Check the signature of a release bundle, a node image or an appliance, and all that it covers",
+		Long: "Check that the release bundle in the directory PATH, or the disk PATH of a node image or an appliance, is " +
+			"signed with one of the keys, and that\n" +
+			"every file is what was signed. No director is asked.",
 		Example: "  directorctl verify k8s-1.37.1 --key release.key.pub\n  directorctl verify node.qcow2 --key RWS...",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
 			if len(trusted) == 0 {
@@ -155,14 +157,14 @@ func (a *accountCommands) verifyCommand() *cobra.Command {
 					trusted[i], _ = filepath.Abs(k)
 				}
 			}
-			return nil
+			return says.check(cmd)
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			keys, problems := signature.ReadKeys("--key", trusted)
 			if err := director.Invalid(opSign, "the keys are wrong", problems); err != nil {
 				return err
 			}
-			s, err := a.signable(cmd.Context(), args[0], kubernetes)
+			s, err := a.signable(cmd.Context(), args[0], says)
 			if err != nil {
 				return stopped(cmd.Context(), err)
 			}
@@ -184,8 +186,26 @@ func (a *accountCommands) verifyCommand() *cobra.Command {
 		},
 	}
 	cmd.Flags().StringArrayVar(&trusted, "key", nil, "public key, or a file that holds one; may be repeated")
-	cmd.Flags().StringVar(&kubernetes, "kubernetes", "", "version that an image carries, if it does not say so itself")
+	says.flags(cmd)
 	return cmd
+}
+
+// claim is what the command line says of a disk that does not say it itself.
+type claim struct{ kubernetes, appliance string }
+
+func (c *claim) flags(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.kubernetes, "kubernetes", "", "version that an image carries, if it does not say so itself")
+	cmd.Flags().StringVar(&c.appliance, "appliance", "", "version of the director whose appliance the disk is")
+}
+
+func (c *claim) check(cmd *cobra.Command) error {
+	if c.kubernetes != "" && c.appliance != "" {
+		return usage(cmd, "--kubernetes and --appliance exclude one another")
+	}
+	if c.kubernetes != "" && !strings.HasPrefix(c.kubernetes, "v") {
+		c.kubernetes = "v" + c.kubernetes
+	}
+	return nil
 }
 
 // signable is what can be signed.
@@ -196,17 +216,25 @@ type signable struct {
 	subject signature.Subject
 }
 
-// signable checks a bundle or an image as a whole.
-func (a *accountCommands) signable(ctx context.Context, path, kubernetes string) (signable, error) {
+// signable checks a bundle, an image or an appliance as a whole.
+func (a *accountCommands) signable(ctx context.Context, path string, says claim) (signable, error) {
 	info, err := os.Stat(path)
 	if err != nil {
 		return signable{}, director.Errorf(director.KindInvalid, opSign, "%s cannot be read: %w", path, err)
 	}
 	if filepath.Base(path) == rootdisk.ManifestName {
-		return a.signableAppliance(ctx, path)
+		return a.signableUpgrade(ctx, path)
+	}
+	if says.appliance != "" && info.Mode().IsRegular() {
+		f, err := os.Open(path)
+		if err != nil {
+			return signable{}, director.Errorf(director.KindInvalid, opSign, "%s cannot be read: %w", path, err)
+		}
+		disk := &imageFile{File: f, name: filepath.Base(path), info: diskimage.Info{Size: info.Size()}}
+		return a.signableDisk(ctx, disk, rootdisk.Subject(says.appliance))
 	}
 	if !info.IsDir() {
-		return a.signableImage(ctx, path, kubernetes)
+		return a.signableImage(ctx, path, says.kubernetes)
 	}
 	b, err := bundle.Open(path)
 	if err == nil {
@@ -227,22 +255,25 @@ func (a *accountCommands) signableImage(ctx context.Context, path, kubernetes st
 	if err != nil {
 		return signable{}, err
 	}
-	defer f.Close()
 	if f.kubernetes == "" {
-		return signable{}, director.Errorf(
-			director.KindInvalid, opSign, "%s does not say which Kubernetes it carries", path,
-		).
-			WithHint("say it: --kubernetes v1.37.2")
+		err := director.Errorf(director.KindInvalid, opSign, "%s does not say which Kubernetes it carries", path).
+			WithHint("say it: --kubernetes v1.37.2, or --appliance v1.2.0 if it is a director's disk")
+		return signable{}, errors.Join(err, f.Close())
 	}
+	subject := signature.Subject{Kind: signature.KindImage, Kubernetes: f.kubernetes, Arch: "amd64"}
+	return a.signableDisk(ctx, f, subject)
+}
+
+// signableDisk closes the file.
+func (a *accountCommands) signableDisk(ctx context.Context, f *imageFile, of signature.Subject) (signable, error) {
+	defer f.Close()
 	show := a.progress()
 	defer show.end()
 	if err := f.sum(ctx, "", show); err != nil {
 		return signable{}, err
 	}
-	s := signable{
-		path:    path + ".sha256",
-		subject: signature.Subject{Kind: signature.KindImage, Kubernetes: f.kubernetes, Arch: "amd64"},
-	}
+	s := signable{path: f.Name() + ".sha256", subject: of}
+	var err error
 	if s.text, err = signature.Read(s.path); err != nil {
 		return signable{}, err
 	}
@@ -252,14 +283,14 @@ func (a *accountCommands) signableImage(ctx context.Context, path, kubernetes st
 	sum, err := signature.Sum(s.text)
 	if err == nil && sum != f.sha256 {
 		err = director.Errorf(
-			director.KindInvalid, opSign, "%s has the SHA-256 %s, and not the one in %s", path, f.sha256, s.path,
+			director.KindInvalid, opSign, "%s has the SHA-256 %s, and not the one in %s", f.Name(), f.sha256, s.path,
 		)
 	}
 	return s, err
 }
 
-// signableAppliance checks the root next to the appliance.yaml of an upgrade.
-func (a *accountCommands) signableAppliance(ctx context.Context, path string) (signable, error) {
+// signableUpgrade checks the root next to the appliance.yaml of an upgrade.
+func (a *accountCommands) signableUpgrade(ctx context.Context, path string) (signable, error) {
 	text, err := signature.Read(path)
 	if err != nil {
 		return signable{}, director.Errorf(director.KindInvalid, opSign, "%s cannot be read: %w", path, err)

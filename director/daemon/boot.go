@@ -163,7 +163,7 @@ func (b *boot) openFiles(context.Context) error {
 	return err
 }
 
-// startEngine goes on with the plans of before, unless the director is held.
+// startEngine continues the plans of before, unless the director is held.
 func (b *boot) startEngine(ctx context.Context) error {
 	var err error
 	b.engine, err = engine.New(ctx, engine.Config{

@@ -76,8 +76,8 @@ key=$({
 target=$cache/$key
 
 finished() {
-    "$here/../sign.sh" "$target/director.qcow2"
-    "$here/../sign.sh" "$target/director.ova"
+    "$here/../sign.sh" "$target/director.qcow2" --appliance "$version"
+    "$here/../sign.sh" "$target/director.ova" --appliance "$version"
     "$here/upgrade.sh" "$target"
     echo "$target"
 }
