@@ -84,8 +84,8 @@ func (a *accountCommands) signCommand() *cobra.Command {
 	var says claim
 	cmd := &cobra.Command{
 		Use: "sign PATH", Short: "Sign a release bundle, a node image or an appliance", Args: exact("PATH"),
-		Long: "Sign the release bundle in the directory PATH, or the disk PATH of a node image or an appliance, in the " +
-			"format of minisign. Everything is checked\n" +
+		Long: "Sign the release bundle in the directory PATH, or the disk PATH of a node image or an appliance, in " +
+			"the format of minisign. Everything is checked\n" +
 			"first. Of a bundle release.yaml is signed, in release.yaml.minisig; of a disk PATH.sha256, in " +
 			"PATH.sha256.minisig; of an upgrade of the\n" +
 			"appliance its appliance.yaml.",
@@ -144,8 +144,8 @@ func (a *accountCommands) verifyCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "verify PATH", Args: exact("PATH"),
 		Short: "Check the signature of a release bundle, a node image or an appliance, and all that it covers",
-		Long: "Check that the release bundle in the directory PATH, or the disk PATH of a node image or an appliance, is " +
-			"signed with one of the keys, and that\n" +
+		Long: "Check that the release bundle in the directory PATH, or the disk PATH of a node image or an " +
+			"appliance, is signed with one of the keys, and that\n" +
 			"every file is what was signed. No director is asked.",
 		Example: "  directorctl verify k8s-1.37.1 --key release.key.pub\n  directorctl verify node.qcow2 --key RWS...",
 		PreRunE: func(cmd *cobra.Command, _ []string) error {
@@ -194,8 +194,9 @@ func (a *accountCommands) verifyCommand() *cobra.Command {
 type claim struct{ kubernetes, appliance string }
 
 func (c *claim) flags(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&c.kubernetes, "kubernetes", "", "version that an image carries, if it does not say so itself")
-	cmd.Flags().StringVar(&c.appliance, "appliance", "", "version of the director whose appliance the disk is")
+	f := cmd.Flags()
+	f.StringVar(&c.kubernetes, "kubernetes", "", "version that an image carries, if it does not say so itself")
+	f.StringVar(&c.appliance, "appliance", "", "version of the director whose appliance the disk is")
 }
 
 func (c *claim) check(cmd *cobra.Command) error {

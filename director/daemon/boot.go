@@ -60,8 +60,8 @@ type boot struct {
 func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 	b := &boot{Daemon: d, build: build, out: out}
 	for _, part := range []func(context.Context) error{
-		b.openState, b.openDoors, b.makeEnvironment, b.openFiles, b.startEngine, b.makeServices, b.startSchedules, b.admit,
-		b.startRounds, b.serve,
+		b.openState, b.openDoors, b.makeEnvironment, b.openFiles, b.startEngine, b.makeServices, b.startSchedules,
+		b.admit, b.startRounds, b.serve,
 	} {
 		if err := part(ctx); err != nil {
 			return err
