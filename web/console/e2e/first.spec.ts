@@ -40,7 +40,7 @@ test('from the first log-in to the first cluster', async ({ page, director }) =>
   await expect(page.getByRole('button', { name: 'Apply' })).toBeDisabled()
   await picture(page, 'editor-problem')
   await write(editor, cluster('first', '2GiB'))
-  await expect(page.getByText('Cluster/first')).toBeVisible()
+  await expect(page.getByText('Cluster/first', { exact: true })).toBeVisible()
   await picture(page, 'editor')
   await accessible(page)
   await page.getByRole('button', { name: 'Apply' }).click()

@@ -14,7 +14,7 @@ test('another cluster on what is there, by keyboard alone', async ({ page, direc
   await expect(page.getByRole('textbox', { name: 'Documents' })).toContainText('name: second')
   await tabTo(page, 'Next: Look at it, and store it')
   await page.keyboard.press('Enter')
-  await expect(page.getByText('Cluster/second')).toBeVisible()
+  await expect(page.getByText('Cluster/second', { exact: true })).toBeVisible()
   await tabTo(page, 'Store and plan')
   await page.keyboard.press('Enter')
   await expect(page.getByRole('heading', { name: 'Agree to it' })).toBeVisible()

@@ -415,7 +415,7 @@ function Matched({ of, settled, failed, looking }: MatchedProps) {
             </ul>
           </Alert>
         )}
-        {clusters.length > 0 && <Clusters key={settled} of={clusters} settled={settled} />}
+        {clusters.length > 0 && <Clusters key={settled} of={clusters} settled={settled} looking={looking} />}
       </CardBody>
     </Card>
   )
@@ -435,7 +435,8 @@ export function sizesText(waves: number[]): string {
 
 const page = 20 // the director looks at so many clusters in one request
 
-function Clusters({ of, settled }: { of: Foreseen[]; settled: string }) {
+// What the clusters would get is for what was asked then. While another answer is on its way, it cannot be asked for.
+function Clusters({ of, settled, looking }: { of: Foreseen[]; settled: string; looking: boolean }) {
   const [looks, setLooks] = useState<Record<string, Look>>({})
   const [busy, setBusy] = useState(false)
   const [failed, setFailed] = useState<unknown>()
@@ -464,7 +465,7 @@ function Clusters({ of, settled }: { of: Foreseen[]; settled: string }) {
             <Button
               variant="secondary"
               isLoading={busy}
-              isDisabled={busy || some.every((c) => looks[c.name])}
+              isDisabled={busy || looking || some.every((c) => looks[c.name])}
               onClick={() => void look(some)}
             >
               {`See what ${some.length === 1 ? 'this cluster' : `these ${some.length} clusters`} would get`}
