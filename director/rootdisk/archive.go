@@ -94,6 +94,20 @@ func small(t *tar.Reader, name string) ([]byte, error) {
 // mostWindow bounds the memory that the decompression takes.
 const mostWindow = 64 << 20
 
+// target tells what it could not write from what could not be read.
+type target struct {
+	w      io.Writer
+	failed error
+}
+
+func (t *target) Write(p []byte) (int, error) {
+	n, err := t.w.Write(p)
+	if err != nil {
+		t.failed = err
+	}
+	return n, err
+}
+
 // CopyTo writes the root's file system to w, and returns nil if it is what was signed. progress is told how much was
 // written. Errors: invalid if the archive has another root; those of w.
 func (a *Archive) CopyTo(ctx context.Context, w io.Writer, progress func(done int64)) error {
@@ -105,13 +119,16 @@ func (a *Archive) CopyTo(ctx context.Context, w io.Writer, progress func(done in
 		return damaged("%s cannot be read: %w", RootName, err)
 	}
 	defer z.Close()
-	h := sha256.New()
+	h, out := sha256.New(), &target{w: w}
 	for done := int64(0); done < a.Manifest.Size; {
-		n, err := io.CopyN(io.MultiWriter(h, w), z, min(16<<20, a.Manifest.Size-done))
+		n, err := io.CopyN(io.MultiWriter(h, out), z, min(16<<20, a.Manifest.Size-done))
 		done += n
 		progress(done)
 		if errors.Is(err, io.EOF) {
 			return damaged("the root is shorter than the %d bytes that were signed", a.Manifest.Size)
+		}
+		if err != nil && out.failed == nil && ctx.Err() == nil {
+			return damaged("%s cannot be read: %w", RootName, err)
 		}
 		if err != nil {
 			return director.Errorf(director.KindInternal, opArchive, "the root cannot be copied: %w", err)

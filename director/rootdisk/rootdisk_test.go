@@ -118,9 +118,10 @@ func TestArchive(t *testing.T) {
 		"no version": {change: func(m *made) {
 			m.manifest = strings.ReplaceAll(m.manifest, "v1.2.3-4-gabc", `"../etc"`)
 		}, want: "is wrong"},
-		"another order": {change: func(m *made) { m.first = "root.ext4.zst" }, want: "no archive of an upgrade"},
-		"cut off":       {spoil: func(b []byte) []byte { return b[:1800] }, want: "cannot be read"},
-		"a flipped bit": {spoil: func(b []byte) []byte { b[520] ^= 1; return b }, want: "does not match"},
+		"another order":       {change: func(m *made) { m.first = "root.ext4.zst" }, want: "no archive of an upgrade"},
+		"cut off":             {spoil: func(b []byte) []byte { return b[:1800] }, want: "cannot be read"},
+		"cut off in the root": {spoil: func(b []byte) []byte { return b[:5*512+8] }, want: "cannot be read"},
+		"a flipped bit":       {spoil: func(b []byte) []byte { b[520] ^= 1; return b }, want: "does not match"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

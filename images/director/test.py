@@ -284,13 +284,16 @@ def upgrade() -> None:
     changed("a downgrade is refused", bundles.make("older", older=True, root=f"{WORK}/small"), False, "downgrade", "upgrade")
     changed("another key is refused", bundles.make("foreign", key=f"{WORK}/other.key", root=f"{WORK}/small"), False,
             "not trusted", "upgrade")
-    changed("a root that was not signed is refused", cut(bundles.make("cut", root=f"{WORK}/small")), False, "", "upgrade")
-    model = f"{WORK}/upgrade.yaml"
+    changed("an archive that was cut off is refused", cut(bundles.make("cut", root=f"{WORK}/small")), False, "cannot be read",
+            "upgrade")
+    model = f"{WORK}/kept.yaml"
     with open(model, "w", encoding="utf-8") as f:
         f.write("apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: kept}\n"
                 "spec: {cron: '@daily', job: {name: drift}}\n")
     check("a document is stored", ctl(vm, "apply", "-f", model).returncode == 0)
     units = "/usr/local/lib/systemd/system"
+    changed("a root that does not start is given up", bundles.make("dead", root=f"{WORK}/small"), False,
+            "said nothing of it", "upgrade", "--within", "3m")
     changed("a root without a director is given up", bundles.make("broken", commands=(f"rm {units}/director.service",)), False,
             "did not become healthy", "upgrade", "--within", "3m")
     vm.forget()
@@ -319,8 +322,8 @@ def upgrade() -> None:
 
 
 def cut(path: str) -> str:
-    """Cut the end of a file off."""
-    os.truncate(path, os.path.getsize(path) - 2048)
+    """Cut an archive off within its root: three heads and two files of one block each are before it."""
+    os.truncate(path, 5 * 512 + 8)
     return path
 
 
