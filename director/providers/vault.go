@@ -55,15 +55,10 @@ func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (dire
 func (v Vault) OpenIdentity(
 	ctx context.Context, provider string, p model.IdentityProvider,
 ) (director.Credentials, error) {
-	return v.openFor(ctx, p.Credentials, placeOfIdentity(p), func(row director.Credentials) error {
-		return director.Errorf(
-			director.KindConflict, "providers.credentials",
-			"the credentials %s were not set for the servers and the certificates of IdentityProvider/%s", row.Name,
-			provider,
-		).
-			WithHint("check servers, startTLS, issuer and ca of the document; then set the credentials again: "+
-				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
-	})
+	return v.openFor(ctx, p.Credentials, placeOfIdentity(p), setElsewhere(
+		"the servers and the certificates of IdentityProvider/"+provider,
+		"servers, startTLS, issuer and ca of the document",
+	))
 }
 
 // placeOfIdentity says where a password goes, and what the certificate there is trusted by.
@@ -80,14 +75,22 @@ func placeOfIdentity(p model.IdentityProvider) string {
 
 // OpenBackup is Open for a bucket with backups. The account's user is the id of an access key.
 func (v Vault) OpenBackup(ctx context.Context, target string, b model.S3Bucket) (director.Credentials, error) {
-	return v.openFor(ctx, b.Credentials, placeOfBucket(b), func(row director.Credentials) error {
+	return v.openFor(ctx, b.Credentials, placeOfBucket(b), setElsewhere(
+		"the server and the certificates of BackupTarget/"+target,
+		"url, bucket and ca of the document",
+	))
+}
+
+// setElsewhere is the error of credentials that were set for another place than the document's. check says what of the
+// document to look at.
+func setElsewhere(place, check string) func(director.Credentials) error {
+	return func(row director.Credentials) error {
 		return director.Errorf(
-			director.KindConflict, "providers.credentials",
-			"the credentials %s were not set for the server and the certificates of BackupTarget/%s", row.Name, target,
+			director.KindConflict, "providers.credentials", "the credentials %s were not set for %s", row.Name, place,
 		).
-			WithHint("check url, bucket and ca of the document; then set the credentials again: "+
-				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
-	})
+			WithHint("check "+check+"; then set the credentials again: directorctl provider credentials set %s "+
+				"--user %q --password-file FILE", row.Name, row.User)
+	}
 }
 
 // placeOfBucket says where a key signs for, and what the certificate there is trusted by.
@@ -99,28 +102,20 @@ func placeOfBucket(b model.S3Bucket) string {
 // OpenHook is Open for the endpoint of a hook. The password is a client certificate with its key, in PEM.
 func (v Vault) OpenHook(ctx context.Context, hook string, h model.Hook) (director.Credentials, error) {
 	name := h.TLS.ClientCredentials
-	return v.openFor(ctx, name, placeOfHook(h), func(row director.Credentials) error {
-		return director.Errorf(
-			director.KindConflict, "providers.credentials",
-			"the credentials %s were not set for the address and the certificates of Hook/%s", row.Name, hook,
-		).
-			WithHint("check url and tls.ca of the document; then set the credentials again: "+
-				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
-	})
+	return v.openFor(ctx, name, placeOfHook(h), setElsewhere(
+		"the address and the certificates of Hook/"+hook,
+		"url and tls.ca of the document",
+	))
 }
 
 // OpenConsul is Open for a Consul. name is that of its token's credentials, or of those of its gossip key.
 func (v Vault) OpenConsul(
 	ctx context.Context, consul, name string, c model.Consul,
 ) (director.Credentials, error) {
-	return v.openFor(ctx, name, placeOfConsul(c), func(row director.Credentials) error {
-		return director.Errorf(
-			director.KindConflict, "providers.credentials",
-			"the credentials %s were not set for the servers and the certificates of Consul/%s", row.Name, consul,
-		).
-			WithHint("check addresses, datacenter and tls of the document; then set the credentials again: "+
-				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
-	})
+	return v.openFor(ctx, name, placeOfConsul(c), setElsewhere(
+		"the servers and the certificates of Consul/"+consul,
+		"addresses, datacenter and tls of the document",
+	))
 }
 
 // OpenNotification is Open for what a notification is sent with: the account at a mail server, or a client certificate
@@ -128,30 +123,20 @@ func (v Vault) OpenConsul(
 func (v Vault) OpenNotification(
 	ctx context.Context, notification string, n model.Notification,
 ) (director.Credentials, error) {
-	return v.openFor(ctx, n.CredentialsName(), placeOfNotification(n), func(row director.Credentials) error {
-		return director.Errorf(
-			director.KindConflict, "providers.credentials",
-			"the credentials %s were not set for the server and the certificates of Notification/%s", row.Name,
-			notification,
-		).
-			WithHint("check server, port and ca, or url and ca, of the document; then set the credentials again: "+
-				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
-	})
+	return v.openFor(ctx, n.CredentialsName(), placeOfNotification(n), setElsewhere(
+		"the server and the certificates of Notification/"+notification,
+		"server, port and ca, or url and ca, of the document",
+	))
 }
 
 // OpenAuthority is Open for a CertificateAuthority: the password is that of its provisioner, or its private key.
 func (v Vault) OpenAuthority(
 	ctx context.Context, name string, a model.CertificateAuthority,
 ) (director.Credentials, error) {
-	return v.openFor(ctx, a.Account(), placeOfAuthority(a), func(row director.Credentials) error {
-		return director.Errorf(
-			director.KindConflict, "providers.credentials",
-			"the credentials %s were not set for the server or the certificate of CertificateAuthority/%s", row.Name,
-			name,
-		).
-			WithHint("check certificate or stepCA of the document; then set the credentials again: "+
-				"directorctl provider credentials set %s --user %q --password-file FILE", row.Name, row.User)
-	})
+	return v.openFor(ctx, a.Account(), placeOfAuthority(a), setElsewhere(
+		"the server or the certificate of CertificateAuthority/"+name,
+		"certificate or stepCA of the document",
+	))
 }
 
 // PeekAuthority is OpenAuthority for a document that may not be stored yet. It binds the credentials to nothing; those
