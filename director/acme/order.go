@@ -47,30 +47,23 @@ const (
 func (m *Manager) client() *http.Client {
 	return &http.Client{
 		Timeout: askLimit,
-		Transport: bounded{&http.Transport{
+		Transport: secure{confine.Answers(&http.Transport{
 			DialContext:     m.Networks.Dialer().DialContext,
 			TLSClientConfig: &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: m.Roots}, DisableKeepAlives: true,
 			DisableCompression: true, TLSHandshakeTimeout: 10 * time.Second, MaxResponseHeaderBytes: mostAnswer,
-		}},
+		}, mostAnswer)},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
 
-// bounded refuses all but https, and ends long answers.
-type bounded struct{ next http.RoundTripper }
+// secure refuses all but https.
+type secure struct{ next http.RoundTripper }
 
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (b secure) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" {
 		return nil, director.Errorf(director.KindInvalid, "acme.ask", "the ACME server leads to %s", r.URL.Redacted())
 	}
-	a, err := b.next.RoundTrip(r)
-	if err == nil {
-		a.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(a.Body, mostAnswer), a.Body}
-	}
-	return a, err
+	return b.next.RoundTrip(r)
 }
 
 // obtain gets another certificate with another key.

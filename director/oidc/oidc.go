@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,6 +21,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/confine"
 )
 
 // Bounds of what a provider may make the director do.
@@ -101,27 +101,13 @@ func New(c Config) (*Provider, error) {
 	}
 	return &Provider{c: c, http: &http.Client{
 		Timeout: timeout,
-		Transport: bounded{&http.Transport{
+		Transport: confine.Answers(&http.Transport{
 			DialContext: c.Dial, TLSClientConfig: conf, TLSHandshakeTimeout: timeout, ForceAttemptHTTP2: true,
 			MaxIdleConnsPerHost: 2, IdleConnTimeout: time.Minute,
-		}},
+		}, maxAnswer),
 		// The provider's own addresses are in its discovery document: a redirect leads elsewhere.
 		CheckRedirect: func(*http.Request, []*http.Request) error { return errors.New("the provider redirects") },
 	}}, nil
-}
-
-// bounded ends answers that are too long.
-type bounded struct{ next http.RoundTripper }
-
-func (b bounded) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := b.next.RoundTrip(r)
-	if err == nil {
-		resp.Body = struct {
-			io.Reader
-			io.Closer
-		}{io.LimitReader(resp.Body, maxAnswer), resp.Body}
-	}
-	return resp, err
 }
 
 // discovered returns the provider as its discovery document says. Errors: unavailable.
