@@ -120,7 +120,7 @@ appliance: build ## Build the director as an appliance (qcow2, OVA), or take it 
 	images/director/build.sh $(if $(RELEASE),--release $(RELEASE))
 
 .PHONY: test/appliance
-test/appliance: build ## Boot the appliance in a lab: three first boots, a restart, a new root disk, and upgrades in place
+test/appliance: build ## Boot the appliance in a lab: three first boots, a new root disk, and upgrades in place
 	images/director/test.sh
 
 .PHONY: lint
