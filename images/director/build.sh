@@ -1,13 +1,12 @@
 #!/bin/bash
-# build.sh [--release DIR] [--print] makes the director's appliance, or takes it from the cache, and prints its
+# build.sh [--print] makes the director's appliance, or takes it from the cache, and prints its
 # directory as the last line of its output: director.qcow2, director.ova, director-upgrade.tar, SHA-256 sums with a
 # signature, sbom.spdx.json, licenses.txt and tree.txt (every file of the root directory with its mode, owner, time and
 # checksum).
 #
-#   --release DIR  a release directory (images/release/build.sh prints it): its kubectl goes into the image
-#   --print        build nothing: print the directory, fail when it is not in the cache
+#   --print  build nothing: print the directory, fail when it is not in the cache
 #
-# The programs are built here, without the paths of this machine.
+# The programs are built here, without the paths of this machine: the director's own, and kubectl and Helm of tools/.
 set -euo pipefail
 umask 022
 here=$(dirname "$(readlink -f "$0")")
@@ -18,20 +17,15 @@ mkdir -p "$cache"
 say() { echo "appliance: $*" >&2; }
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$here/build.sh" >&2; exit 64; }
 
-release='' print=''
+print=''
 arguments=("$@")
 while (($#)); do
     case $1 in
-    --release)
-        release=$(readlink -f "${2:-}") || usage
-        shift
-        ;;
     --print) print=1 ;;
     *) usage ;;
     esac
     shift
 done
-[[ -z $release || -x $release/bin/kubectl ]] || { say "$release has no bin/kubectl"; exit 66; }
 
 # The time of the last change of the given files: no file of the image is newer.
 changed() { git -C "$source" log -1 --format=%ct -- "$@" 2>/dev/null || :; }
@@ -48,7 +42,7 @@ export SOURCE_DATE_EPOCH
 
 # The programs come first: their content is part of the key. Go keeps what it compiled.
 programs() {
-    local go version commit
+    local version commit kubernetes
     go=$(command -v go || echo /usr/local/go/bin/go)
     version=$(git -C "$source" describe --tags --always --dirty 2>/dev/null || echo dev)
     commit=$(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
@@ -56,21 +50,30 @@ programs() {
     for program in director directorctl; do
         (cd "$source" && GOFLAGS=-tags=libvirt_dlopen "$go" build -trimpath -buildvcs=false -ldflags \
             "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
+    done
+    kubernetes=$(tool k8s.io/component-base)
+    (cd "$here/tools" && CGO_ENABLED=0 "$go" build -trimpath -buildvcs=false -ldflags \
+        "-s -w -buildid= -X k8s.io/component-base/version.gitVersion=$kubernetes -X k8s.io/component-base/version.gitCommit= \
+        -X helm.sh/helm/v4/internal/version.version=$(tool helm.sh/helm/v4)" -o "$1/" ./kubectl helm.sh/helm/v4/cmd/helm)
+    for program in director directorctl kubectl helm; do
         "$go" version -m "$1/$program"
-    done | sed "s,$1/,,"
+    done | sed "s,$1/,," >"$1/modules"
 }
+# tool prints the version of a module of tools/: Kubernetes' libraries are v0 where it is v1.
+tool() { (cd "$here/tools" && "$go" list -m -f '{{.Version}}' "$1") | sed 's/^v0/v1/'; }
 work=${KAAS_APPLIANCE_WORK:-}
 if [[ -z $work ]]; then
     work=$(mktemp -d "$cache/programs.XXXXXX")
     trap 'rm -rf "$work"' EXIT
-    programs "$work" >"$work/modules"
+    programs "$work"
 fi
 version=$("$work/director" -version | cut -d' ' -f2)
 key=$({
     hash_of base ../common packages.txt files finish.sh disk.sh loader.cfg build.sh upgrade.sh ova.py sbom.py
     sha256sum <"$work/director"
     sha256sum <"$work/directorctl"
-    [[ -z $release ]] || sha256sum <"$release/bin/kubectl"
+    sha256sum <"$work/kubectl"
+    sha256sum <"$work/helm"
     echo "$SOURCE_DATE_EPOCH $base_key"
 } | sha256sum | cut -c1-12)
 target=$cache/$key
@@ -122,8 +125,7 @@ root=$tmp/root
 mkdir "$root"
 tar -xf "$base" -C "$root" --numeric-owner
 cp -r --no-preserve=mode,ownership "$here/files/." "$root/"
-install -m 0755 "$work/director" "$work/directorctl" "$root/usr/local/bin/"
-[[ -z $release ]] || install -m 0755 "$release/bin/kubectl" "$root/usr/local/bin/"
+install -m 0755 "$work"/{director,directorctl,kubectl,helm} "$root/usr/local/bin/"
 mkdir "$tmp/out"
 PATH=$PATH:/usr/local/go/bin "$here/sbom.py" "$root" "$version" "$work/modules" "$tmp/out"
 cp "$here/finish.sh" "$root/finish.sh"

@@ -1,0 +1,279 @@
+"""VMs of the lab that run the appliance, and what a test does with them."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import sys
+import time
+import urllib.request
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.abspath(f"{HERE}/../..")
+IMAGE = os.path.abspath(sys.argv[1]) + "/director.qcow2"
+WORK = os.environ["APPLIANCE_TEST_DIR"]
+DISKS = "/var/lib/libvirt/images"
+PASSWORD = "correct horse battery"
+LIMIT = 1200  # seconds for each thing that is waited for; an emulated machine is slow
+RESULTS = {"failures": 0, "checks": 0}
+
+
+def sh(*args: str, check: bool = True, text: str = "") -> subprocess.CompletedProcess:
+    """Run a program and return what it wrote."""
+    done = subprocess.run(args, input=text, capture_output=True, text=True, check=False)
+    if check and done.returncode != 0:
+        raise AssertionError(f"{args}: {done.returncode}: {done.stdout}{done.stderr}")
+    return done
+
+
+def check(what: str, good: bool, seen: str = "") -> None:
+    """Count and print one check."""
+    RESULTS["checks"] += 1
+    if good:
+        print(f"ok      {what}", flush=True)
+        return
+    RESULTS["failures"] += 1
+    print(f"FAILED  {what}: {seen.strip()[-500:]}", flush=True)
+
+
+def processors() -> tuple:
+    """Return the type of a guest, and processors and clocks as the director's own back end writes them."""
+    kind = "kvm" if open(os.environ["LAB_DIR"] + "/accel", encoding="utf-8").read().strip() == "kvm" else "qemu"
+    golden = open(f"{ROOT}/plugins/libvirt/testdata/{kind}.xml", encoding="utf-8").read()
+    parts = [re.search(rf" *<{tag}[ >].*?</{tag}>", golden, re.S).group(0) for tag in ("vcpu", "features", "cpu", "clock")]
+    return kind, "\n".join(parts)
+
+
+class VM:
+    """A VM of the lab with a root disk of the image."""
+
+    def __init__(self, name: str, address: str, mac: str, uefi: bool = False, memory: int = 2048):
+        self.name, self.address, self.mac, self.uefi, self.memory = name, address, mac, uefi, memory
+        self.console, self.serial, self.seen, self.began = None, f"{WORK}/{name}.serial", "", 0.0
+
+    def disk(self, name: str, size: str = "") -> str:
+        """Make a blank disk, or a new root disk."""
+        path = f"{DISKS}/{self.name}-{name}.qcow2"
+        if size:
+            sh("qemu-img", "create", "-q", "-f", "qcow2", path, size)
+        else:
+            sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", IMAGE, "-F", "qcow2", path)
+        return path
+
+    def start(self, root: str, data: str = "", seed: str = "", cdrom: str = "") -> None:
+        """Start it, off as it is."""
+        kind, cpu = processors()
+        disks = [(root, "qcow2", "vda"), (data, "qcow2", "vdb"), (seed, "raw", "vdc")]
+        devices = "".join(
+            f"<disk type='file' device='disk'><driver name='qemu' type='{form}' cache='unsafe'/><source file='{path}'/>"
+            f"<target dev='{dev}' bus='virtio'/>{'<boot order=' + chr(39) + '1' + chr(39) + '/>' if dev == 'vda' else ''}"
+            f"{'<readonly/>' if form == 'raw' else ''}</disk>"
+            for path, form, dev in disks if path
+        )
+        if cdrom:
+            devices += (f"<disk type='file' device='cdrom'><driver name='qemu' type='raw'/><source file='{cdrom}'/>"
+                        "<target dev='sda' bus='sata'/><readonly/></disk>")
+        firmware = ""
+        if self.uefi:
+            variables = f"{WORK}/{self.name}.vars"
+            if not os.path.exists(variables):
+                shutil.copy("/usr/share/OVMF/OVMF_VARS.fd", variables)
+            firmware = (f"<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>{variables}</nvram>")
+        with open(f"{WORK}/{self.name}.xml", "w", encoding="utf-8") as f:
+            f.write(f"""<domain type='{kind}'><name>{self.name}</name><memory unit='MiB'>{self.memory}</memory>
+<os><type arch='x86_64' machine='q35'>hvm</type>{firmware}</os>
+{cpu}
+<devices>{devices}
+  <controller type='pci' model='pcie-root'/>
+  {"<controller type='pci' model='pcie-root-port'/>" * 8}
+  <interface type='network'><mac address='{self.mac}'/><source network='appliance'/><model type='virtio'/></interface>
+  <serial type='unix'><source mode='bind' path='{self.serial}'/><log file='{self.serial}.log' append='on'/><target port='0'/></serial>
+  <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
+  <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
+</devices></domain>
+""")
+        sh("virsh", "-q", "create", f"{WORK}/{self.name}.xml")
+        self.began = time.monotonic()
+        self.console = socket.socket(socket.AF_UNIX)
+        self.console.connect(self.serial)
+        self.seen = ""
+
+    def stop(self) -> None:
+        """Press the power button, and wait until it is off."""
+        sh("virsh", "-q", "shutdown", "--mode", "acpi", self.name)
+        wait(f"{self.name} is off", lambda: sh("virsh", "-q", "domstate", self.name, check=False).returncode != 0)
+        self.console.close()
+
+    def destroy(self) -> None:
+        """Cut the power."""
+        sh("virsh", "-q", "destroy", self.name, check=False)
+        self.console.close()
+
+    def expect(self, text: str) -> None:
+        """Wait until the console shows the text, and forget what was before it."""
+        end = time.monotonic() + LIMIT
+        while text not in self.seen:
+            if time.monotonic() > end:
+                raise AssertionError(f"{self.name}: the console does not show {text!r}; its end is:\n{self.seen[-2000:]}")
+            self.console.settimeout(max(0.1, end - time.monotonic()))
+            try:
+                self.seen += self.console.recv(65536).decode(errors="replace")
+            except socket.timeout:
+                pass
+        self.seen = self.seen.split(text, 1)[1]
+
+    def answer(self, prompt: str, line: str) -> None:
+        """Type a line after the prompt."""
+        self.expect(prompt)
+        self.console.sendall(line.encode() + b"\r")
+
+    def page(self) -> str:
+        """Wait for the log-in page of the console; return it."""
+        context = ssl.create_default_context()
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+
+        def get() -> str:
+            try:
+                asked = urllib.request.Request(f"https://{self.address}/", headers={"Accept": "text/html"})
+                with urllib.request.urlopen(asked, context=context, timeout=30) as answer:
+                    return answer.read().decode()
+            except OSError:
+                return ""
+
+        return wait(f"{self.name}: the page at https://{self.address}/", get)
+
+    def on(self, command: str, check: bool = False) -> subprocess.CompletedProcess:
+        """Run a command over SSH, as admin."""
+        return sh(
+            "ssh", "-n", "-F", "none", "-i", f"{WORK}/id", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o",
+            "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={WORK}/{self.name}.known", "-o", "ControlMaster=auto",
+            "-o", f"ControlPath={WORK}/{self.name}.ssh", "-o", "ControlPersist=300", f"admin@{self.address}", command, check=check,
+        )
+
+    def put(self, file: str, path: str) -> None:
+        """Write a file of this machine to the path on the VM, for the director alone. The shared connection must be there."""
+        with open(file, "rb") as f:
+            self.send(f.read(), f"sudo install -o director -g director -m 0600 /dev/stdin {path}")
+
+    def send(self, data: bytes, command: str) -> None:
+        """Run a command on the VM that reads the data."""
+        done = subprocess.run(["ssh", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}", command],
+                              input=data, capture_output=True, check=False)
+        if done.returncode:
+            raise AssertionError(f"{command}: {done.stdout}{done.stderr}")
+
+    def get(self, path: str, file: str) -> None:
+        """Copy a file of the VM that only root may read."""
+        done = subprocess.run(["ssh", "-n", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}",
+                               f"sudo cat {path}"], capture_output=True, check=True)
+        with open(file, "wb") as f:
+            f.write(done.stdout)
+
+    def forget(self) -> None:
+        """End the shared connection."""
+        sh("ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}", check=False)
+
+    def wait_ssh(self) -> None:
+        """Wait until a command runs over SSH."""
+        wait(f"{self.name}: SSH", lambda: self.on("true").returncode == 0)
+
+    def login(self, ca: str) -> subprocess.CompletedProcess:
+        """Log in through the API with the password of the first boot, as a person does."""
+        ctl = ["env", f"DIRECTOR_CONFIG={WORK}/{self.name}.yaml", f"{ROOT}/bin/directorctl"]
+        done = sh(*ctl, "login", "--server", f"https://{self.address}", "--ca-file", ca, "--user", "admin", "--password-file", "-",
+                  check=False, text=PASSWORD + "\n")
+        return done if done.returncode else sh(*ctl, "whoami", check=False)
+
+    def authority(self) -> str:
+        """Return the file with the certificate of the director's authority, read on the VM."""
+        path = f"{WORK}/{self.name}.ca"
+        with open(path, "w", encoding="utf-8") as f:
+            f.write(self.on("sudo cat /data/director/tls/ca.crt", check=True).stdout)
+        return path
+
+
+def wait(what: str, ready):
+    """Poll until ready returns something true; return it."""
+    end = time.monotonic() + LIMIT
+    while not (got := ready()):
+        if time.monotonic() > end:
+            raise AssertionError(f"{what}: not after {LIMIT} s")
+        time.sleep(0.5)
+    return got
+
+
+def seed(name: str, label: str, files: dict) -> str:
+    """Make an ISO with the label and the files."""
+    top = f"{WORK}/{name}"
+    for file, text in files.items():
+        os.makedirs(os.path.dirname(f"{top}/{file}"), exist_ok=True)
+        with open(f"{top}/{file}", "w", encoding="utf-8") as f:
+            f.write(text)
+    sh("genisoimage", "-quiet", "-V", label, "-J", "-r", "-o", f"{top}.iso", top)
+    return f"{top}.iso"
+
+
+def first_boot(vm: VM, more: str = "") -> str:
+    """Set a VM up by a NoCloud seed, with further settings of the director, and return its data disk."""
+    iso = seed(vm.name + "-seed", "cidata", {
+        "user-data": "#cloud-config\n" + json.dumps({
+            "hostname": vm.name, "ssh_authorized_keys": [open(f"{WORK}/id.pub", encoding="utf-8").read().strip()],
+            "director": {"admin_password": PASSWORD, "address": vm.address + "/24", "gateway": "10.89.0.1"},
+        }),
+        "meta-data": "{}\n",
+    })
+    data = vm.disk("data", "20G")
+    vm.start(vm.disk("root"), data, seed=iso)
+    vm.page()
+    vm.wait_ssh()
+    if more:
+        vm.send(more.encode(), "sudo tee /data/etc/director.yaml >/dev/null && sudo director setup apply && "
+                "sudo systemctl restart director")
+        vm.page()
+    return data
+
+
+class Bundles:
+    """Upgrades that are made of the root of the image."""
+
+    def __init__(self, name: str):
+        self.dir = f"{WORK}/{name}-bundles"
+        os.makedirs(self.dir)
+        with open(os.path.dirname(IMAGE) + "/appliance.yaml", encoding="utf-8") as f:
+            text = f.read()
+        self.version, self.built, self.schema = (
+            re.search(rf'^  {key}: "?([^"\n]*)"?$', text, re.M).group(1) for key in ("version", "built", "schema"))
+        self.root = f"{self.dir}/root.ext4"
+        sh("zstd", "-q", "-d", os.path.dirname(IMAGE) + "/root.ext4.zst", "-o", self.root)
+
+    def make(self, version: str, older: bool = False, commands: tuple = (), key: str = "", root: str = "") -> str:
+        """Make a signed upgrade to the version, whose root debugfs has changed by the commands."""
+        out = f"{self.dir}/{version}"
+        os.makedirs(out)
+        built = int(self.built) + (-60 if older else 60)
+        if not root:
+            root = f"{out}/root.ext4"
+            shutil.copy(self.root, root)
+            with open(f"{out}/appliance", "w", encoding="utf-8") as f:
+                f.write(json.dumps({"version": version, "built": built, "schema": self.schema}) + "\n")
+            file = "/usr/lib/director/appliance"
+            for command in (f"rm {file}", f"write {out}/appliance {file}", *commands):
+                sh("debugfs", "-w", "-R", command, root)
+        env = ["env", f"KAAS_SIGN_KEY={key}"] if key else []
+        sh(*env, f"{HERE}/upgrade.sh", root, out, version, str(built), self.schema)
+        return f"{out}/director-upgrade.tar"
+
+
+def trusted_key(file: str = "") -> str:
+    """Return the public key in a file, or that of this machine's development key."""
+    cache = os.environ.get("XDG_CACHE_HOME", os.path.expanduser("~/.cache"))
+    with open(file or f"{cache}/director/keys/development.key.pub", encoding="utf-8") as f:
+        return f.read().strip().splitlines()[-1]
+
+
+def ctl(vm: VM, *args: str) -> subprocess.CompletedProcess:
+    """Run directorctl as the admin who has logged in."""
+    return sh("env", f"DIRECTOR_CONFIG={WORK}/{vm.name}.yaml", f"{ROOT}/bin/directorctl", *args, check=False)
