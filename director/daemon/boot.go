@@ -24,6 +24,7 @@ import (
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/planner"
 	"github.com/director-kaas/kaas/director/planning"
+	"github.com/director-kaas/kaas/director/recovery"
 	"github.com/director-kaas/kaas/director/releasestore"
 	"github.com/director-kaas/kaas/director/schedule"
 	"github.com/director-kaas/kaas/director/seal"
@@ -123,6 +124,9 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 	}
 	var err error
 	if b.env, err = b.environment(ctx, b.db, b.box, b.server, b.push, b.metrics, b.hands); err != nil {
+		return err
+	}
+	if b.env.Restored, err = recovery.Restored(b.cfg.StateDir); err != nil {
 		return err
 	}
 	b.discovery = b.makeDiscovery(b.db, b.box, b.env)

@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"filippo.io/age"
 
@@ -21,6 +22,28 @@ import (
 const Mark = "restoring"
 
 const unpackDir = ".restore"
+
+// restored is a file in the state directory that keeps when the bundle was made that the director there is from.
+const restored = "restored"
+
+// Restored returns when the bundle was made from which the director with this state directory was restored; the zero
+// time if it was not.
+func Restored(stateDir string) (time.Time, error) {
+	text, err := os.ReadFile(filepath.Join(stateDir, restored))
+	if errors.Is(err, fs.ErrNotExist) {
+		return time.Time{}, nil
+	}
+	var made time.Time
+	if err == nil {
+		made, err = time.Parse(time.RFC3339Nano, strings.TrimSpace(string(text)))
+	}
+	if err != nil {
+		return time.Time{}, director.Errorf(
+			director.KindInternal, "recovery.restored", "%s in the state directory cannot be read: %w", restored, err,
+		).WithHint("remove it if all plans have ended that ran when the bundle was made")
+	}
+	return made, nil
+}
 
 // Unpacked is a bundle that was read to its end, and lies next to the place of its parts.
 type Unpacked struct {
@@ -243,6 +266,10 @@ func (u *Unpacked) Place() error {
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
+	}
+	made := u.Made.UTC().Format(time.RFC3339Nano)
+	if err := os.WriteFile(filepath.Join(u.stateDir, restored), []byte(made+"\n"), 0o600); err != nil {
+		return err
 	}
 	if u.Database == SQLite {
 		for _, name := range []string{"director.db-wal", "director.db-shm"} {

@@ -24,6 +24,9 @@ import (
 const SecretToken = "bootstrap-token"
 
 func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
+	if err := e.pushAgain(ctx, r); err != nil {
+		return err
+	}
 	run, digest, err := e.preparePlay(ctx, r, p)
 	if err != nil {
 		return err

@@ -173,6 +173,8 @@ type Env struct {
 	Now        func() time.Time
 	Log        *slog.Logger
 	NTP        []string
+	// Restored is when the bundle was made from which this director was restored; zero for one that never was.
+	Restored time.Time
 
 	facts *factsCache // of the plans that run; nil outside of Handlers
 	// rendering has an entry for each run that is being rendered: at most one less than there are cores. Nil is without

@@ -46,6 +46,11 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 	if err != nil {
 		return err
 	}
+	if unknown, err := e.unknown(ctx, r, p.Machine.ID); err != nil {
+		return err
+	} else if unknown && len(have) > 0 {
+		return e.remake(ctx, r, p, hostKeyError(p.Machine.Row(), errHostKey))
+	}
 	if len(have) == 0 {
 		if err := e.takeDisk(ctx, p); err != nil {
 			return err
@@ -273,13 +278,24 @@ func (e vmSteps) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error 
 	if err := e.wasMade(ctx, r, p.Machine); err != nil {
 		return err
 	}
+	if e.outlived(r) { // remake may have been cut off
+		if err := e.vmEnsure(ctx, r, p); err != nil {
+			return err
+		}
+	}
 	r.Note(ctx, "waiting for SSH at "+p.Machine.Address)
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	var last error
+	remade := false
 	for {
 		out, key, adopted, err := e.contact(ctx, p.Machine.Row())
 		switch {
+		case errors.Is(err, errHostKey) && !remade:
+			if err := e.remake(ctx, r, p, err); err != nil {
+				return err
+			}
+			remade = true
 		case err != nil && director.KindOf(err) == director.KindConflict:
 			return err
 		case err == nil && strings.TrimSpace(out) != "":

@@ -34,20 +34,7 @@ func newKeeping(t *testing.T, room int64) keeping {
 	k := keeping{back: sim.Open(world)}
 	k.vmSteps = vmSteps{Env{Director: "d1", Backends: oneBackend{k.back}, Now: time.Now}}
 	k.p.Machine = plan.MachineSpec{ID: "m1", Name: "demo-w-1", Provider: "lab", Cluster: "demo"}
-	image := hypervisor.ImageSpec{Name: "node", Path: filepath.Join(t.TempDir(), "node.img"), Format: "qcow2"}
-	text := []byte("a node image")
-	sum := sha256.Sum256(text)
-	image.SHA256 = hex.EncodeToString(sum[:])
-	network := hypervisor.NetworkSpec{
-		Owner: director.Stamp{Director: "d1", Machine: "n1"}, Name: "demo", Mode: "isolated",
-		CIDR: prefix, Gateway: prefix.Addr().Next(),
-	}
-	if err := errors.Join(
-		os.WriteFile(image.Path, text, 0o600), k.back.EnsureImage(t.Context(), image, nil),
-		k.back.EnsureNetwork(t.Context(), network),
-	); err != nil {
-		t.Fatal(err)
-	}
+	furnish(t, k.back)
 	vm, err := k.back.Ensure(t.Context(), hypervisor.Spec{
 		Image: "node", NICs: []hypervisor.NIC{{Network: "demo", MAC: "52:54:00:00:00:01"}},
 		Key: director.Stamp{Director: "d1", Machine: "m1"}, Name: "demo-w-1", CPUs: 1, Memory: 1 << 30,
@@ -58,6 +45,25 @@ func newKeeping(t *testing.T, room int64) keeping {
 	}
 	k.id = vm.ID
 	return k
+}
+
+// furnish brings an image and a network to the back end, with the names node and demo.
+func furnish(t *testing.T, back *sim.Backend) {
+	t.Helper()
+	image := hypervisor.ImageSpec{Name: "node", Path: filepath.Join(t.TempDir(), "node.img"), Format: "qcow2"}
+	text := []byte("a node image")
+	sum := sha256.Sum256(text)
+	image.SHA256 = hex.EncodeToString(sum[:])
+	network := hypervisor.NetworkSpec{
+		Owner: director.Stamp{Director: "d1", Machine: "n1"}, Name: "demo", Mode: "isolated",
+		CIDR: prefix, Gateway: prefix.Addr().Next(),
+	}
+	if err := errors.Join(
+		os.WriteFile(image.Path, text, 0o600), back.EnsureImage(t.Context(), image, nil),
+		back.EnsureNetwork(t.Context(), network),
+	); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (k keeping) run(id string) plan.Run {

@@ -75,6 +75,7 @@ func (s *suite) rotationIsBackedUp(t *testing.T) {
 
 type backupView struct {
 	ID        string `json:"id"`
+	Target    string `json:"target"`
 	Reason    string `json:"reason"`
 	Revision  int64  `json:"revision"`
 	Keys      int64  `json:"keys"`

@@ -7,12 +7,13 @@
 #                     service and over a kill -9
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced, a host lost
-#   e2e.sh certs      three masters whose service account key and certificates are renewed under a service and a writer; the certificates then end while the director is down
+#   e2e.sh certs      three masters and two workers whose service account key and certificates are renewed under a service and a writer; the certificates then end while the director is down
 #   e2e.sh ca         three masters whose certificate authorities are changed under a service and a writer, with a director that is killed in each stage
 #   e2e.sh outer      a master and a worker whose authorities come from an outer one, which ends; then from a step-ca
 #   e2e.sh consul     a cluster and a Consul that find each other: agents on the nodes, also over a rejoin and an upgrade, Services both ways, names,
 #                     and nothing left in the end
-#   e2e.sh restore    three masters (KAAS_E2E_MASTERS), all of whose VMs are destroyed: the cluster is restored on new ones from a backup
+#   e2e.sh restore    three masters (KAAS_E2E_MASTERS): the director is lost twice in one plan and restored from its bundles on other machines; all masters are destroyed,
+#                     and the cluster is restored on new ones from a backup in a bucket
 #   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
 #
 # The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
@@ -48,6 +49,7 @@ if [[ $run == @(TestNodes|TestHighlyAvailable|TestCertificates|TestAuthorities|T
 fi
 case $run in # the lab has no way out
 TestOuterAuthority) "$root/test/stepca/build.sh" >/dev/null ;;
+TestRestore) export KAAS_REQUIRE_REAL=1 && "$root/test/s3/build.sh" >/dev/null ;;
 TestDiscovery) export KAAS_REQUIRE_REAL=1 && "$root/test/consul/build.sh" >/dev/null ;;
 esac
 finish() {

@@ -50,7 +50,7 @@ func TestEndToEnd(t *testing.T) {
 // consoleShowsIt looks at the nodes, rehearses a drain and downloads a kubeconfig, in Debian's Chromium.
 func (s *suite) consoleShowsIt(t *testing.T) {
 	s.ok(
-		t, 15*time.Minute, "env", "CONSOLE_REAL="+server, "CONSOLE_REAL_PASSWORD="+s.path("admin.password"),
+		t, 15*time.Minute, "env", "CONSOLE_REAL="+s.server, "CONSOLE_REAL_PASSWORD="+s.path("admin.password"),
 		"CONSOLE_REAL_CLUSTER=demo", "../../web/console/test.sh", "real",
 	)
 }
@@ -72,7 +72,7 @@ func (s *suite) startsAndAsksForALogin(t *testing.T) {
 	for header, want := range map[string]int{"": 401, "Authorization: Bearer wrong": 401} {
 		out := s.ok(
 			t, 10*time.Second, "curl", "-sS", "-o", s.path("body"), "-w", "%{http_code}", "--cacert",
-			s.path("state/tls/ca.crt"), "-H", header, server+"/api/v1/plans",
+			s.path("state/tls/ca.crt"), "-H", header, s.server+"/api/v1/plans",
 		)
 		body, err := os.ReadFile(s.path("body"))
 		if err != nil || out != strconv.Itoa(want) || !strings.Contains(string(body), `"kind":"unauthenticated"`) {
@@ -81,11 +81,11 @@ func (s *suite) startsAndAsksForALogin(t *testing.T) {
 	}
 	wrong := s.write("wrong.password", "not the password\n", 0o600)
 	s.refused(
-		t, []string{"password"}, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user",
+		t, []string{"password"}, "login", "--server", s.server, "--ca-file", s.path("state/tls/ca.crt"), "--user",
 		"admin", "--password-file", wrong,
 	)
 	s.ctl(
-		t, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file",
+		t, "login", "--server", s.server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin", "--password-file",
 		s.path("admin.password"),
 	)
 	for _, secret := range []string{"state/sealing.key", "state/director.db", "cli.yaml"} {

@@ -43,7 +43,7 @@ func (s *suite) peopleLogIn(t *testing.T) {
 	once := s.write("ann.once", said[len(said)-1]+"\n", 0o600) // behind the sentence that goes to people
 	chosen := s.write("ann.password", "a horse that is correct\n", 0o600)
 	must(s.ann(
-		t, ctl, "login", "--server", server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "ann",
+		t, ctl, "login", "--server", s.server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "ann",
 		"--password-file", once,
 	))
 	must(s.ann(t, ctl, "password", "--password-file", once, "--new-password-file", chosen))

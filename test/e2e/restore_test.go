@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// TestRestore is the loss of all masters: their VMs are destroyed behind the director's back, and the cluster is
-// restored on new ones. The workers and their pods stay.
+// TestRestore is the loss of the director, twice in one plan, and then of all masters: their VMs are destroyed behind
+// the director's back, and the cluster is restored on new ones from a backup in a bucket. The workers and their pods
+// stay.
 func TestRestore(t *testing.T) {
 	masters, err := strconv.Atoi(os.Getenv("KAAS_E2E_MASTERS"))
 	if err != nil {
@@ -23,6 +24,7 @@ func TestRestore(t *testing.T) {
 		{"starts", s.startsAndAsksForALogin},
 		{"creates the masters and a worker", s.createsACluster},
 		{"etcd is backed up", s.isBackedUp},
+		{"the director is lost twice in a plan and made again", s.losesItsDirector},
 		{"a drill restores the backup into a VM of its own", s.drills},
 		{"comes back after the loss of all masters", s.losesAllMasters},
 		{"deletes everything", s.deletesEverything},
@@ -84,9 +86,20 @@ func (s *suite) wantState(t *testing.T) {
 // damaged runs then while one byte of the backup is another one.
 func (s *suite) damaged(t *testing.T, id string, then func()) {
 	t.Helper()
-	files, err := filepath.Glob(s.path("backups/local/*/" + id + ".db.zst.age"))
-	if err != nil || len(files) != 1 {
-		t.Fatalf("the archives of %s are %v: %v", id, files, err)
+	dirs := []string{s.path("backups/local")}
+	if s.s3 != nil {
+		dirs = append(dirs, s.s3.Dir)
+	}
+	var files []string
+	for _, dir := range dirs {
+		found, err := filepath.Glob(filepath.Join(dir, "*", id+".db.zst.age"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		files = append(files, found...)
+	}
+	if len(files) != 1 {
+		t.Fatalf("the archives of %s are %v", id, files)
 	}
 	whole, err := os.ReadFile(files[0])
 	if err != nil {
@@ -140,6 +153,7 @@ func (s *suite) wantEncryptedWith(t *testing.T, key string) {
 }
 
 func (s *suite) losesAllMasters(t *testing.T) {
+	s.keepsBackupsInABucket(t)
 	s.kubectl(t, "create", "configmap", "before")
 	s.kubectl(t, "create", "secret", "generic", "sealed", "--from-literal=word=still-here")
 	s.kubectl(t, "apply", "-f", s.write("kept.yaml", service(s.toolbox(t), "kept", 1, false, ""), 0o644))
@@ -147,6 +161,11 @@ func (s *suite) losesAllMasters(t *testing.T) {
 	container := "jsonpath={.items[0].status.containerStatuses[0].containerID}"
 	pod := s.kubectl(t, "get", "pods", "-l", "app=kept", "-o", container)
 	id := s.backUp(t)
+	if newest := s.backups(t)[0]; newest.Target != bucketTarget {
+		t.Errorf("the backup %s lies in the target %s", id, newest.Target)
+	}
+	s.damaged(t, id, func() { s.refused(t, []string{"backup " + id}, "backup", "verify", id) })
+	s.ctl(t, "backup", "verify", id) // it is whole again
 	s.kubectl(t, "create", "configmap", "after")
 	s.changesItsEncryptionKey(t) // the backup is of the former one
 	for _, master := range s.masterNames() {

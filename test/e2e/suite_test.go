@@ -15,9 +15,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/director-kaas/kaas/director/backup/s3test"
 )
 
-const server = "https://172.30.0.1:8443"
+const (
+	server     = "https://172.30.0.1:8443"
+	configFile = "etc/director.yaml" // of the director
+)
 
 type suite struct {
 	t        *testing.T
@@ -37,6 +42,9 @@ type suite struct {
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
 	director *exec.Cmd
 	log      *os.File
+	server   string         // the URL of the director
+	hostname string         // of the machine that the director is on; empty for the lab's own
+	s3       *s3test.Server // nil before a part needs it
 }
 
 func need(t *testing.T, name string) string {
@@ -59,7 +67,7 @@ func begin(t *testing.T, release string, wanted suite) *suite {
 	t.Helper()
 	s := &wanted
 	s.t, s.root, s.dir = t, need(t, "KAAS_E2E_ROOT"), need(t, "KAAS_E2E_DIR")
-	s.masters, s.workers = max(s.masters, 1), max(s.workers, 1)
+	s.masters, s.workers, s.server = max(s.masters, 1), max(s.workers, 1), server
 	if s.masters > 1 {
 		for _, h := range strings.Fields(need(t, "KAAS_E2E_HOSTS")) {
 			name, uri, _ := strings.Cut(h, "=")
@@ -155,7 +163,7 @@ func (s *suite) doors() string {
 
 func (s *suite) writeFiles() {
 	s.write("admin.password", password+"\n", 0o600)
-	s.write("director.yaml", fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: "+
+	s.write(configFile, fmt.Sprintf("stateDir: %s\nlisten: 172.30.0.1:8443\naddress: "+
 		"172.30.0.1\nadminPasswordFile: %s\nnodeShells: 1\n%s",
 		s.path("state"), s.path("admin.password"), s.doors()), 0o644)
 	sum, err := os.ReadFile(s.image + ".sha256")
@@ -338,14 +346,18 @@ func (s *suite) startDirector(t *testing.T) {
 	if s.log, err = os.OpenFile(s.path("director.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s.director = exec.Command(s.root+"/bin/director", "-config", s.path("director.yaml"))
+	command := []string{s.root + "/bin/director", "-config", s.path(configFile)}
+	if s.hostname != "" {
+		command = append([]string{"unshare", "--uts", "sh", "-c", `hostname "$0" && exec "$@"`, s.hostname}, command...)
+	}
+	s.director = exec.Command(command[0], command[1:]...)
 	s.director.Stdout, s.director.Stderr = s.log, s.log
 	if err := s.director.Start(); err != nil {
 		t.Fatal(err)
 	}
 	s.await(t, time.Minute, "the director answers", func() bool {
 		_, code := s.run(
-			t, 5*time.Second, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), server+"/api/v1/readyz",
+			t, 5*time.Second, "curl", "-fsS", "--cacert", s.path("state/tls/ca.crt"), s.server+"/api/v1/readyz",
 		)
 		return code == 0
 	})

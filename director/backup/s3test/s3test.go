@@ -29,6 +29,7 @@ type Server struct {
 	CA                  string // in PEM
 	Key                 string // id of the access key
 	Secret              director.Secret
+	Dir                 string // has the objects of the bucket as files
 }
 
 // Start starts the server until the test ends, and returns when it listens.
@@ -77,7 +78,7 @@ func Start(tb testing.TB) Server {
 	listens(tb, address)
 	return Server{
 		URL: "https://" + address, Bucket: "clusters", Region: "us-east-1", CA: ca, Key: "director",
-		Secret: "a-key-of-the-test",
+		Secret: "a-key-of-the-test", Dir: filepath.Join(dir, "data/clusters"),
 	}
 }
 

@@ -1,0 +1,232 @@
+package e2e
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"filippo.io/age"
+
+	"github.com/director-kaas/kaas/director/backup/s3test"
+)
+
+// bucketTarget is the name of a target in a bucket.
+const bucketTarget = "bucket"
+
+// needsBucket starts an S3 server, names a target in its bucket, and has bundles of the director go there.
+func (s *suite) needsBucket(t *testing.T) {
+	t.Helper()
+	if s.s3 != nil {
+		return
+	}
+	server := s3test.Start(s.t) // until the play ends
+	s.s3 = &server
+	key, err := age.GenerateX25519Identity()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.write("recipient.key", key.String()+"\n", 0o600)
+	secret := s.write("bucket.password", server.Secret.Reveal(), 0o600)
+	document := s.write("bucket.yaml", fmt.Sprintf(`apiVersion: kaas/v1
+kind: BackupTarget
+metadata: {name: %s}
+spec:
+  type: s3
+  recipients: [%s]
+  retention: {count: 6}
+  s3:
+    url: %s
+    bucket: %s
+    credentials: bucket-key
+    ca: |
+      %s
+---
+apiVersion: kaas/v1
+kind: Schedule
+metadata: {name: early}
+spec: {cron: "@yearly", job: {name: backup, params: {target: %[1]s}}}
+---
+apiVersion: kaas/v1
+kind: Schedule
+metadata: {name: late}
+spec: {cron: "@yearly", job: {name: backup, params: {target: %[1]s}}}
+`, bucketTarget, key.Recipient(), server.URL, server.Bucket,
+		strings.ReplaceAll(strings.TrimSpace(server.CA), "\n", "\n      ")), 0o644)
+	s.ctl(t, "apply", "-f", document)
+	s.ctl(t, "provider", "credentials", "set", "bucket-key", "--user", server.Key, "--password-file", secret)
+}
+
+// keepsBackupsInABucket has the backups of the cluster go into the bucket, and nowhere else.
+func (s *suite) keepsBackupsInABucket(t *testing.T) {
+	t.Helper()
+	s.needsBucket(t)
+	document := s.path("models/cluster.yaml")
+	text, err := os.ReadFile(document)
+	if err != nil {
+		t.Fatal(err)
+	}
+	named := bytes.Replace(text, []byte("targets: [local]"), []byte("targets: ["+bucketTarget+"]"), 1)
+	if err := os.WriteFile(document, named, 0o600); err != nil || bytes.Equal(text, named) {
+		t.Fatalf("the document names no other target: %v\n%s", err, named)
+	}
+	s.ctl(t, "apply", "-f", document)
+}
+
+// bundleDirector makes a bundle of the director by the schedule, and returns the file of it in the bucket. The schedule
+// runs in the bundle, so a restored director runs it again by itself, later.
+func (s *suite) bundleDirector(t *testing.T, schedule string) string {
+	t.Helper()
+	before := s.bundles(t)
+	s.ctl(t, "schedules", "run", schedule, "--wait")
+	for _, file := range s.bundles(t) {
+		if !slices.Contains(before, file) {
+			return file
+		}
+	}
+	t.Fatalf("there is no other bundle than %v", before)
+	return ""
+}
+
+func (s *suite) bundles(t *testing.T) []string {
+	t.Helper()
+	var all []string
+	err := filepath.WalkDir(s.s3.Dir, func(file string, _ fs.DirEntry, err error) error {
+		if strings.HasSuffix(file, ".bundle.age") {
+			all = append(all, file)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all
+}
+
+// lose ends the director and all that it runs at once, as the loss of its machine does, and makes it again from the
+// bundle: on a machine of that name, where it listens at that port. Nothing of the former machine is there.
+func (s *suite) lose(t *testing.T, bundle, hostname string, port int) {
+	t.Helper()
+	s.killDirector()
+	for _, program := range []string{"ansible-playbook", "ssh"} {
+		for _, text := range processes(program) {
+			if pid, err := strconv.Atoi(text); err == nil {
+				_ = syscall.Kill(pid, syscall.SIGKILL) // it may have ended by itself
+			}
+		}
+	}
+	for _, dir := range []string{"state", filepath.Dir(configFile)} {
+		away := s.path("lost", s.hostname, dir)
+		err := errors.Join(os.RemoveAll(away), os.MkdirAll(filepath.Dir(away), 0o700), os.Rename(s.path(dir), away))
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	began := time.Now()
+	out := s.ok(t, time.Minute, s.root+"/bin/director", "-config", s.path(configFile), "restore", "-identity",
+		s.path("recipient.key"), "-state-dir", s.path("state"), bundle)
+	config, err := os.ReadFile(s.path(configFile))
+	if err != nil {
+		t.Fatal(err)
+	}
+	former := strings.TrimPrefix(s.server, "https://")
+	s.hostname, s.server = hostname, fmt.Sprintf("https://172.30.0.1:%d", port)
+	moved := bytes.Replace(
+		config, []byte("listen: "+former), []byte("listen: "+strings.TrimPrefix(s.server, "https://")), 1,
+	)
+	if err := os.WriteFile(s.path(configFile), moved, 0o600); err != nil || bytes.Equal(moved, config) {
+		t.Fatalf("the director does not listen elsewhere: %v\n%s", err, config)
+	}
+	s.startDirector(t)
+	s.ctl(t, "login", "--server", s.server, "--ca-file", s.path("state/tls/ca.crt"), "--user", "admin",
+		"--password-file", s.path("admin.password"))
+	t.Logf("made again on %s in %.1f s\n%s", hostname, time.Since(began).Seconds(), out)
+}
+
+// plays waits until the playbook of the step runs.
+func (s *suite) plays(t *testing.T, id, step string) {
+	t.Helper()
+	s.reaches(t, id, step)
+	s.await(t, time.Minute, step+" plays", func() bool {
+		return s.plan(t, id).Status != "running" || len(processes("ansible-playbook")) > 0
+	})
+	if v := s.plan(t, id); v.Status != "running" {
+		s.logSteps(t, v)
+		t.Fatalf("the plan is %s before %s", v.Status, step)
+	}
+}
+
+// losesItsDirector loses the director twice while it adds a worker. The first bundle is from before the first boot of
+// the worker's VM, and the second from the middle of the playbook that makes it a node. The cluster serves all the time.
+func (s *suite) losesItsDirector(t *testing.T) {
+	const worker, join = "demo-worker-2", "join/demo-worker-2"
+	s.needsBucket(t)
+	s.underService(t, func() {
+		s.ctl(t, "scale", "demo", "--pool", "worker=2", "--yes")
+		id := s.newestPlan(t)
+		s.ctl(t, "pause", id)
+		s.await(t, time.Minute, "the running steps end", func() bool {
+			return !slices.ContainsFunc(s.plan(t, id).Steps, func(st stepView) bool { return st.Status == "running" })
+		})
+		early := s.bundleDirector(t, "early")
+		t.Logf("VMs when the first bundle was made: %q", s.virsh(t, "list", "--all", "--name"))
+		s.ctl(t, "resume", id)
+		s.plays(t, id, join)
+		former := s.vm(t, "domid", worker)
+
+		s.lose(t, early, "machine-2", 9443)
+		if v := s.plan(t, id); v.Status != "paused" {
+			t.Errorf("the plan is %s, and was paused", v.Status)
+		}
+		s.ctl(t, "resume", id)
+		s.plays(t, id, join)
+		if again := s.vm(t, "domid", worker); again == former {
+			t.Errorf("the director keeps a VM whose host key it cannot know: %s", again)
+		}
+		late := s.bundleDirector(t, "late")
+		before := s.plan(t, id)
+		s.await(t, 5*time.Minute, "it is a node", func() bool {
+			_, code := s.tryKubectl(t, "get", "node", worker)
+			return code == 0
+		})
+		latter := s.vm(t, "domid", worker)
+
+		s.lose(t, late, "machine-3", 8443)
+		s.ctl(t, "follow", id)
+		s.wantDoneOnce(t, before, s.plan(t, id))
+		if again := s.vm(t, "domid", worker); again != latter {
+			t.Errorf("the VM %s of a node was made again: %s", latter, again)
+		}
+	})
+	s.workers = 2
+	s.wantNodes(t, s.nodeNames()...)
+	if vms := strings.Fields(s.virsh(t, "list", "--all", "--name")); len(vms) != len(s.nodeNames()) {
+		t.Errorf("the VMs are %v", vms)
+	}
+	s.ctl(t, "vms", "audit", "--exit-code")
+	s.workers = 1
+	s.timed(t, "scale", "demo", "--pool", "worker=1", "--remove", worker, "--yes", "--wait")
+	s.wantNodes(t, s.nodeNames()...)
+}
+
+// wantDoneOnce wants the plan done, and what was done before to be left alone.
+func (s *suite) wantDoneOnce(t *testing.T, before, after planView) {
+	t.Helper()
+	s.logSteps(t, after)
+	if after.Status != "done" {
+		t.Errorf("the plan is %s", after.Status)
+	}
+	for i, st := range before.Steps {
+		if now := after.Steps[i]; st.Status == "done" && !now.FinishedAt.Equal(st.FinishedAt) {
+			t.Errorf("%s was done in the bundle and ran again: %+v then %+v", st.ID, st, now)
+		}
+	}
+}
