@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
@@ -53,7 +54,9 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	if len(vms) != 1 {
 		return mismatch
 	}
-	if err := e.noNode(ctx, r, p.Machine); err != nil {
+	if err := e.noNode(ctx, r, p.Machine); err != nil && ctx.Err() != nil {
+		return err // the director stops
+	} else if err != nil {
 		return plan.Park(err, "look at the node. Take it out of the cluster by hand (kubectl drain, kubectl delete "+
 			"node; of a master the member of etcd, too) and retry: then its VM is made again")
 	}
@@ -64,6 +67,9 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	return e.vmEnsure(ctx, r, p)
 }
 
+// memberPatience is how long a cluster may take to say which nodes it has.
+const memberPatience = time.Minute
+
 // noNode returns nil if the cluster says that the machine is none of its nodes.
 func (e Env) noNode(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 	const op = "vm.boot"
@@ -72,10 +78,15 @@ func (e Env) noNode(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 		return err
 	}
 	var nodes []kube.Node
-	client, err := e.Cluster(ctx, uid, m.Cluster, endpointOf(r.Plan.Steps, m.ID))
-	if err == nil {
-		nodes, err = client.Nodes(ctx)
-		client.Close()
+	look := func(ctx context.Context, api API) (_ string, err error) {
+		nodes, err = api.Nodes(ctx)
+		return "", err
+	}
+	ctx, cancel := context.WithTimeout(ctx, memberPatience)
+	defer cancel()
+	err = director.Errorf(director.KindNotFound, op, "the plan does not say where its API is")
+	if endpoint := endpointOf(r.Plan.Steps, m.ID); endpoint != "" {
+		err = (kubeSteps{e}).await(ctx, r, uid, m.Cluster, endpoint, look)
 	}
 	if err != nil {
 		return director.Errorf(

@@ -119,7 +119,13 @@ func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			err := (vmSteps{w.env}).vmBoot(t.Context(), w.run, w.params)
+			ctx := t.Context()
+			if tt.cluster.err != nil { // it is asked until the step has to end
+				var cancel context.CancelFunc
+				ctx, cancel = context.WithTimeout(ctx, time.Second)
+				defer cancel()
+			}
+			err := (vmSteps{w.env}).vmBoot(ctx, w.run, w.params)
 			if director.KindOf(err) != tt.kind && err != nil || !strings.Contains(message(err), tt.says) ||
 				(err == nil) != (tt.kind == "") {
 				t.Errorf("it says %v, want %q", err, tt.says)
