@@ -19,6 +19,9 @@ type Certificate struct {
 	Problem             string    // why it did not show itself, or what is wrong with it
 }
 
+// CertificateOwnCA is the name of the authority that signs the director's certificate.
+const CertificateOwnCA = "director-ca"
+
 // CertificateACME is the name of the director's certificate that an ACME server has issued.
 const CertificateACME = "director-acme"
 

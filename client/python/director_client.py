@@ -807,6 +807,22 @@ class CredentialsList(TypedDict):
     items: list[Credentials]
 
 
+class DirectorAuthority(TypedDict):
+    authorities: list[TrustedAuthority]
+    behind: list[NodeBehind]
+    certificate: str
+    stage: str
+    trusted: str
+
+
+class _DirectorAuthorityChange(TypedDict):
+    stage: str
+
+
+class DirectorAuthorityChange(_DirectorAuthorityChange, total=False):
+    force: bool
+
+
 class _Discovered(TypedDict):
     kind: str
     name: str
@@ -1545,6 +1561,12 @@ class Node(_Node, total=False):
     wanted: str
 
 
+class NodeBehind(TypedDict):
+    cluster: str
+    node: str
+    why: str
+
+
 class _Nodes(TypedDict):
     items: list[Node]
 
@@ -2226,6 +2248,13 @@ class Summary(TypedDict):
     waits: dict[str, int]
 
 
+class TrustedAuthority(TypedDict):
+    ends: str
+    fingerprint: str
+    signs: bool
+    subject: str
+
+
 class _Upload(TypedDict):
     id: str
     kind: str
@@ -2607,6 +2636,18 @@ class Client:
             answer="json",
         )
 
+    def change_director_authority(self, body: DirectorAuthorityChange) -> DirectorAuthority:
+        """Bring the change of the director's authority to its next stage.
+
+        The stages are trust, use and none. A stage that it is in already is no error. Use and none are refused while
+        nodes do not trust the next authority.
+        """
+        return self._request(
+            "POST", "/director-authority",
+            body=body, kind="json",
+            answer="json",
+        )
+
     def change_password(self, body: PasswordChange) -> None:
         """Change the own password.
 
@@ -2959,6 +3000,17 @@ class Client:
         return self._request(
             "GET", f"/clusters/{_quote(name)}/nodes/{_quote(node)}/console",
             query={"bytes": bytes},
+            answer="json",
+        )
+
+    def get_director_authority(self, *, look: bool | None = None) -> DirectorAuthority:
+        """Show the authority of the director itself, and how far its change is.
+
+        It signs the certificate of the API and of the registry. Clients trust all of `trusted`.
+        """
+        return self._request(
+            "GET", "/director-authority",
+            query={"look": look},
             answer="json",
         )
 

@@ -19,7 +19,8 @@ func (a *providerCommands) caCommand() *cobra.Command {
 		Use: "ca", Short: "Show and test the authorities that issue those of clusters, and have them signed",
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(a.caListCommand(), a.caTestCommand(), a.caRequestCommand(), a.caImportCommand())
+	cmd.AddCommand(a.caListCommand(), a.caTestCommand(), a.caRequestCommand(), a.caImportCommand(),
+		a.caDirectorCommand(), a.caPinCommand())
 	return cmd
 }
 

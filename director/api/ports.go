@@ -62,6 +62,7 @@ type Ports struct {
 	Consuls       Consuls
 	Appliance     Appliance
 	Authorities   Authorities
+	OwnAuthority  OwnAuthority
 }
 
 // Issuer is what the API offers of the director as the issuer of tokens.

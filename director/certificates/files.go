@@ -119,14 +119,15 @@ func parsed(name, place, text string) []director.Certificate {
 
 func sameAsBefore(list []director.Certificate, c *x509.Certificate) bool {
 	for _, o := range list {
-		if o.Fingerprint == fingerprint(c) {
+		if o.Fingerprint == Fingerprint(c) {
 			return true
 		}
 	}
 	return false
 }
 
-func fingerprint(c *x509.Certificate) string {
+// Fingerprint returns the SHA-256 of the certificate, in hexadecimal digits.
+func Fingerprint(c *x509.Certificate) string {
 	sum := sha256.Sum256(c.Raw)
 	return hex.EncodeToString(sum[:])
 }
@@ -136,7 +137,7 @@ func noted(name, place string, c *x509.Certificate) director.Certificate {
 	return director.Certificate{
 		Name: name, Place: place, CA: c.IsCA, Subject: line(c.Subject.String()),
 		Issuer: line(c.Issuer.String()), Serial: c.SerialNumber.Text(16),
-		Fingerprint: fingerprint(c), Begins: c.NotBefore.UTC(), Ends: c.NotAfter.UTC(),
+		Fingerprint: Fingerprint(c), Begins: c.NotBefore.UTC(), Ends: c.NotAfter.UTC(),
 	}
 }
 

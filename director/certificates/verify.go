@@ -43,6 +43,8 @@ func renewal(c director.Certificate, ended bool) string {
 	switch {
 	case c.Cluster == "" && c.Name == director.CertificateACME:
 		return "see in the director's log why it was not renewed"
+	case c.Cluster == "" && c.Name == director.CertificateOwnCA:
+		return "change it before its end: directorctl ca director trust"
 	case c.Cluster == "" || c.Source == director.CertificateAPI || c.CA && authority == "":
 		return "renew it before its end"
 	case ended:

@@ -4,6 +4,7 @@ import (
 	"context"
 	"net/http"
 	"net/url"
+	"strconv"
 
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -42,5 +43,22 @@ func (c *providerCalls) ImportAuthority(ctx context.Context, name, certificate s
 		method: http.MethodPost, path: authorityPath(name, "certificate"),
 		body: wire.AuthorityImport{Certificate: certificate},
 	}, &v)
+	return v, err
+}
+
+// DirectorAuthority returns the authority of the director itself; with look, nodes are asked what they trust.
+func (c *providerCalls) DirectorAuthority(ctx context.Context, look bool) (wire.DirectorAuthority, error) {
+	var v wire.DirectorAuthority
+	q := url.Values{"look": {strconv.FormatBool(look)}}
+	err := c.call(ctx, request{method: http.MethodGet, path: "/director-authority", query: q}, &v)
+	return v, err
+}
+
+// ChangeDirectorAuthority brings the change of the director's authority to a stage.
+func (c *providerCalls) ChangeDirectorAuthority(
+	ctx context.Context, change wire.DirectorAuthorityChange,
+) (wire.DirectorAuthority, error) {
+	var v wire.DirectorAuthority
+	err := c.call(ctx, request{method: http.MethodPost, path: "/director-authority", body: change}, &v)
 	return v, err
 }

@@ -203,6 +203,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
 		bundles: b.bundles, types: b.hands.providers,
 		host: b.host, inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
+		own:     b.ownAuthority(b.db, b.env, b.server),
 		backups: b.backups, room: health{b.Daemon}.room,
 		logsOf: b.logsOf, peers: b.peers.ask,
 		support: b.support(b.db, b.build, b.hands.playbook, b.tree, b.env.Push.Password),

@@ -61,7 +61,10 @@ func (d *Daemon) inventoryOf(
 func (d *Daemon) ownCertificates(ctx context.Context, server *pki.Server, outer *authorities.Service) (
 	[]certificates.Own, error,
 ) {
-	own := []certificates.Own{{Name: "director-ca", Place: "tls/ca.crt", PEM: server.CA()}}
+	own, err := ownAuthorities(server)
+	if err != nil {
+		return nil, err
+	}
 	var issued acme.State
 	if d.acme != nil {
 		issued = d.acme.State()
@@ -89,6 +92,32 @@ func (d *Daemon) ownCertificates(ctx context.Context, server *pki.Server, outer 
 		own = append(own, certificates.Own{Name: ref, Place: ref, PEM: c.PEM, Err: c.Err})
 	}
 	return own, err
+}
+
+// ownAuthorities are those that the director's clients are to trust: two while it changes its own.
+func ownAuthorities(server *pki.Server) ([]certificates.Own, error) {
+	all, err := server.Authorities()
+	var own []certificates.Own
+	for i, a := range all {
+		o := certificates.Own{Name: director.CertificateOwnCA, Place: "tls/ca.crt", PEM: a.PEM}
+		if !a.Signs {
+			o.Name += []string{"-former", "-next"}[i]
+			o.Place += " (" + string(server.Stage()) + ")"
+		}
+		own = append(own, o)
+	}
+	return own, err
+}
+
+// ownAuthority changes that of the director itself.
+func (d *Daemon) ownAuthority(db *store.Store, env steps.Env, server *pki.Server) *certificates.OwnAuthority {
+	o := &certificates.OwnAuthority{
+		Server: server, Machines: certificateStore{db}.Machines, Shared: d.cfg.Database != "", Log: d.log,
+	}
+	if env.Connect == nil { // there is nothing to read on nodes that only pretend
+		o.Read = env.Read
+	}
+	return o
 }
 
 // ownKeys are those that the director signs tokens for clusters with, and requests to endpoints.

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/x509"
 	"encoding/base64"
 	"encoding/hex"
 	"errors"
@@ -158,9 +157,7 @@ func (d *Daemon) startRegistry(
 	}
 	d.onStop(reg.Stop)
 	d.registryAddr = reg.Addr()
-	roots := x509.NewCertPool()
-	roots.AppendCertsFromPEM([]byte(identity.CA()))
-	return bundle.PushOptions{RootCAs: roots, Username: "director", Password: secret}, nil
+	return bundle.PushOptions{Username: "director", Password: secret}, nil
 }
 
 // runner returns what plays playbooks, after it ended what an earlier process has left.
@@ -256,7 +253,7 @@ func (d *Daemon) environment(
 		Confine:  &rules,
 		Backends: backends, LocalAddress: localAddress, Player: runner, Nodes: h.nodes(
 			backends,
-		), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA(),
+		), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA,
 		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
 			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
 			if err != nil {
@@ -305,6 +302,7 @@ func (d *Daemon) ports(
 		Consuls:      d.discovery,
 		Appliance:    s.upgrades,
 		Authorities:  s.outer,
+		OwnAuthority: s.own,
 		Shells:       d.shells(s, h),
 		Certificates: s.inventory,
 		Scopes:       s.db,

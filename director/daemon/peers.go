@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"crypto/tls"
-	"crypto/x509"
 	"net"
 	"net/http"
 	"net/netip"
@@ -38,8 +37,7 @@ func (d *Daemon) openPeers(
 	if err != nil {
 		return peerCalls{}, err
 	}
-	trust := &tls.Config{RootCAs: x509.NewCertPool(), ServerName: peerName, MinVersion: tls.VersionTLS13}
-	trust.RootCAs.AppendCertsFromPEM([]byte(identity.CA()))
+	trust := &tls.Config{RootCAs: identity.Roots(), ServerName: peerName, MinVersion: tls.VersionTLS13}
 	return peerCalls{key, instance, peers.NewClient(key, db, trust, time.Now)}, nil
 }
 

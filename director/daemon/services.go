@@ -55,6 +55,7 @@ type parts struct {
 	backups   *backups.Service
 	inventory *certificates.Inventory
 	outer     *authorities.Service
+	own       *certificates.OwnAuthority
 	room      func() error // for another plan
 }
 

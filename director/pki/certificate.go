@@ -234,23 +234,29 @@ func issue(op string, ca Pair, t *x509.Certificate, now time.Time) (Pair, error)
 }
 
 func sign(op string, t, parent *x509.Certificate, key *ecdsa.PrivateKey, signer crypto.Signer) (Pair, error) {
-	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	cert, err := signFor(op, t, parent, key.Public(), signer)
 	if err != nil {
-		return Pair{}, director.Errorf(director.KindInternal, op, "cannot make a serial number: %w", err)
-	}
-	t.SerialNumber = serial.Add(serial, big.NewInt(1))
-	der, err := x509.CreateCertificate(rand.Reader, t, parent, key.Public(), signer)
-	if err != nil {
-		return Pair{}, director.Errorf(director.KindInternal, op, "cannot sign a certificate: %w", err)
+		return Pair{}, err
 	}
 	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return Pair{}, director.Errorf(director.KindInternal, op, "cannot encode a key: %w", err)
 	}
-	return Pair{
-		Cert: encode(pemCertificate, der),
-		Key:  director.Secret(encode(pemECKey, keyDER)),
-	}, nil
+	return Pair{Cert: cert, Key: director.Secret(encode(pemECKey, keyDER))}, nil
+}
+
+// signFor returns the signed certificate of the public key.
+func signFor(op string, t, parent *x509.Certificate, public any, signer crypto.Signer) (string, error) {
+	serial, err := rand.Int(rand.Reader, new(big.Int).Lsh(big.NewInt(1), 127))
+	if err != nil {
+		return "", director.Errorf(director.KindInternal, op, "cannot make a serial number: %w", err)
+	}
+	t.SerialNumber = serial.Add(serial, big.NewInt(1))
+	der, err := x509.CreateCertificate(rand.Reader, t, parent, public, signer)
+	if err != nil {
+		return "", director.Errorf(director.KindInternal, op, "cannot sign a certificate: %w", err)
+	}
+	return encode(pemCertificate, der), nil
 }
 
 func encode(kind string, der []byte) string {

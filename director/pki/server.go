@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -31,12 +32,14 @@ type Server struct {
 	dir   string
 	names []string
 	ips   []netip.Addr
-	ca    Pair
 	now   func() time.Time
 
-	mu   sync.Mutex
-	cert *tls.Certificate // with Leaf
-	next time.Time        // no renewal is tried before, so that a full disk is not asked at every handshake
+	mu    sync.Mutex
+	ca    Pair             // that signs
+	other string           // the other authority that is trusted, while they change
+	stage Stage            // of that change
+	cert  *tls.Certificate // with Leaf
+	next  time.Time        // no renewal is tried before, so that a full disk is not asked at every handshake
 }
 
 // EnsureServer returns the identity that lives in dir, and creates what is missing. The authority is created once and
@@ -64,10 +67,21 @@ func ensureServer(dir string, names []string, ips []netip.Addr, now func() time.
 	return s, nil
 }
 
-// CA returns the authority's certificate in PEM, for nodes and clients to trust.
-func (s *Server) CA() string { return s.ca.Cert }
+// CA returns the authority's certificate in PEM, for nodes and clients to trust; both while it changes.
+func (s *Server) CA() string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return strings.Join(s.trusted(), "")
+}
 
-// CAFile returns the path of the file that holds the authority's certificate.
+// Roots returns the authorities of CA.
+func (s *Server) Roots() *x509.CertPool {
+	roots := x509.NewCertPool()
+	roots.AppendCertsFromPEM([]byte(s.CA()))
+	return roots
+}
+
+// CAFile returns the path of the file that holds what CA returns.
 func (s *Server) CAFile() string { return filepath.Join(s.dir, fileCACert) }
 
 // Leaf returns the current certificate.
@@ -109,6 +123,7 @@ func (s *Server) ensureCA() error {
 	cert, err := s.read(fileCACert)
 	if errors.Is(err, fs.ErrNotExist) {
 		// No client can trust an authority whose certificate was never written, so a key without one is replaced.
+		s.stage = StageNone
 		if s.ca, err = newCA("director", s.now(), AuthorityLife); err != nil {
 			return err
 		}
@@ -129,7 +144,7 @@ func (s *Server) ensureCA() error {
 		).
 			WithHint("%s", hint)
 	}
-	s.ca = Pair{Cert: cert, Key: director.Secret(key)}
+	s.adopt(cert, director.Secret(key))
 	if err := ValidateCA(s.ca, s.now()); err != nil {
 		return &director.Error{
 			Kind: director.KindInternal, Op: op, Msg: "the director's certificate authority cannot be used", Hint: hint,
@@ -146,6 +161,9 @@ func (s *Server) load() *tls.Certificate {
 	if err != nil || s.due(&c) || !covers(c.Leaf, s.names, s.ips) {
 		return nil
 	}
+	if text, err := s.read(fileServerCert); err != nil || !shows(text, s.chain()) {
+		return nil
+	}
 	if ca, err := ParseCert(s.ca.Cert); err != nil || c.Leaf.CheckSignatureFrom(ca) != nil {
 		return nil
 	}
@@ -157,14 +175,15 @@ func (s *Server) renew() error {
 	if err != nil {
 		return err
 	}
-	c, err := tls.X509KeyPair([]byte(p.Cert+s.ca.Cert), []byte(p.Key.Reveal()))
+	shown := p.Cert + s.chain()
+	c, err := tls.X509KeyPair([]byte(shown), []byte(p.Key.Reveal()))
 	if err != nil {
 		return director.Errorf(director.KindInternal, "pki.renew", "the new certificate cannot be used: %w", err)
 	}
 	if err := s.write(fileServerKey, p.Key.Reveal()); err != nil {
 		return err
 	}
-	if err := s.write(fileServerCert, p.Cert+s.ca.Cert); err != nil {
+	if err := s.write(fileServerCert, shown); err != nil {
 		return err
 	}
 	s.cert = &c

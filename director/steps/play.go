@@ -196,7 +196,7 @@ func (e Env) inventory(
 		Name: f.Cluster, UID: f.UID, Kubernetes: f.Kubernetes, APIPort: model.APIPort, APINames: c.API.Names,
 		PodNetwork: c.Pods.Plugin, PodCIDR: c.Pods.CIDR.String(), PodMTU: c.Pods.MTU,
 		ServiceCIDR: c.Services.CIDR.String(), Domain: c.Services.Domain,
-		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.CA, ImageTags: f.Tags, Bundle: e.placeOf(f),
+		Registry: RegistryName, RegistryEndpoint: f.Registry, RegistryCA: e.registryCA(), ImageTags: f.Tags, Bundle: e.placeOf(f),
 		NTP:         f.Network.NTP,
 		BinariesURL: "https://" + f.Registry + e.ArtifactsPath + f.Digest + "/bin", Binaries: f.Programs,
 		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout),
@@ -453,4 +453,12 @@ func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, e
 	}
 	plain, err := e.Sealer.Unseal(uid, SecretToken, sealed)
 	return director.Secret(plain), err
+}
+
+// registryCA returns the authorities that nodes trust the registry by.
+func (e Env) registryCA() string {
+	if e.CA == nil {
+		return ""
+	}
+	return e.CA()
 }

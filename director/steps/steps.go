@@ -4,6 +4,7 @@ package steps
 
 import (
 	"context"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"log/slog"
@@ -161,7 +162,7 @@ type Env struct {
 	Registry        string // host:port as the nodes see it
 	// LocalAddress returns the address from which the director reaches another one; nil where it reaches none.
 	LocalAddress func(other netip.Addr) (netip.Addr, bool)
-	CA           string             // PEM of the authority that signs the registry's certificate
+	CA           func() string      // PEM of the authorities that nodes trust the registry by; none if nil
 	Push         bundle.PushOptions // how images get into the registry
 	PushHost     string             // host:port of the registry as the director sees it
 	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest
@@ -434,6 +435,10 @@ func (e Env) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) 
 		return err
 	}
 	opts := e.Push
+	if ca := e.registryCA(); ca != "" {
+		opts.RootCAs = x509.NewCertPool()
+		opts.RootCAs.AppendCertsFromPEM([]byte(ca))
+	}
 	opts.Progress = func(ev bundle.PushEvent) {
 		if !ev.Done {
 			r.Note(ctx, "image "+ev.Image.Ref())

@@ -32,3 +32,33 @@ type AuthorityRequest struct {
 type AuthorityImport struct {
 	Certificate string `json:"certificate" doc:"The certificate in PEM form. Those that signed it may follow." minLength:"1" maxLength:"65536"`
 }
+
+// DirectorAuthority is the authority that signs the director's own certificate, and how far the change of it is.
+type DirectorAuthority struct {
+	Stage       string             `json:"stage" enum:"none,trust,use" doc:"none: one authority; trust: the next one is trusted, too; use: the next one signs, and the former one is still trusted."`
+	Authorities []TrustedAuthority `json:"authorities" doc:"Those that clients are to trust, the newest last."`
+	Certificate string             `json:"certificate" doc:"Fingerprint of the certificate that they have signed for the director."`
+	Trusted     string             `json:"trusted" doc:"Their certificates, in PEM form."`
+	Behind      []NodeBehind       `json:"behind" doc:"Nodes that may not trust the next authority; empty if they were not asked."`
+}
+
+// TrustedAuthority is one that clients of the director are to trust.
+type TrustedAuthority struct {
+	Subject     string    `json:"subject"`
+	Fingerprint string    `json:"fingerprint"`
+	Ends        time.Time `json:"ends"`
+	Signs       bool      `json:"signs" doc:"Whether it signs the director's certificate."`
+}
+
+// NodeBehind is a node that may not trust the director's next authority.
+type NodeBehind struct {
+	Cluster string `json:"cluster"`
+	Node    string `json:"node"`
+	Why     string `json:"why"`
+}
+
+// DirectorAuthorityChange brings the change of the director's authority to a stage.
+type DirectorAuthorityChange struct {
+	Stage string `json:"stage" enum:"trust,use,none" doc:"trust makes the next authority; use has it sign; none drops the former one."`
+	Force bool   `json:"force,omitempty" doc:"Whether nodes that do not trust the next authority are left behind."`
+}

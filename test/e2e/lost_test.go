@@ -230,3 +230,41 @@ func (s *suite) wantDoneOnce(t *testing.T, before, after planView) {
 		}
 	}
 }
+
+// changesItsOwnAuthority gives the director another authority, with a kill -9 in each stage, and has a node pull from
+// its registry in each. Nodes that trust the former one alone stop the change.
+func (s *suite) changesItsOwnAuthority(t *testing.T) {
+	const worker = "demo-worker-1"
+	image := s.toolbox(t)
+	former, err := os.ReadFile(s.path("state/tls/ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stage := func(verb string) {
+		s.ctl(t, "ca", "director", verb)
+		s.killDirector()
+		s.startDirector(t)
+		s.onNode(t, worker, "crictl pull "+image)
+	}
+	stage("trust")
+	s.refused(t, []string{worker, "trusts the former one alone"}, "ca", "director", "use")
+	s.timed(t, "rotate", "pull-password", "demo", "--yes", "--wait")
+	stage("use")
+	stage("drop")
+	s.timed(t, "rotate", "pull-password", "demo", "--yes", "--wait")
+	next, err := os.ReadFile(s.path("state/tls/ca.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, node := range s.nodeNames() {
+		trusted := s.onNode(t, node, "cat /etc/containerd/certs.d/*/ca.crt")
+		if strings.TrimSpace(trusted) != strings.TrimSpace(string(next)) || bytes.Equal(next, former) {
+			t.Errorf("%s trusts\n%s", node, trusted)
+		}
+	}
+	s.onNode(t, worker, "crictl pull "+image)
+	if out, code := s.run(t, time.Minute, "curl", "-sS", "--cacert", s.write("former.crt", string(former), 0o644),
+		s.server+"/api/v1/readyz"); code == 0 {
+		t.Errorf("who trusts the former authority is served: %s", out)
+	}
+}

@@ -25,6 +25,7 @@ func TestRestore(t *testing.T) {
 		{"creates the masters and a worker", s.createsACluster},
 		{"etcd is backed up", s.isBackedUp},
 		{"the director is lost twice in a plan and made again", s.losesItsDirector},
+		{"the director's own authority is changed over kills", s.changesItsOwnAuthority},
 		{"a drill restores the backup into a VM of its own", s.drills},
 		{"comes back after the loss of all masters", s.losesAllMasters},
 		{"deletes everything", s.deletesEverything},

@@ -1,0 +1,160 @@
+package certificates
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/pki"
+)
+
+// trustScript prints the authorities of all registries that containerd on the node trusts.
+const trustScript = `cat /etc/containerd/certs.d/*/ca.crt 2>/dev/null || true`
+
+// OwnAuthority changes the authority of the director itself, which signs the certificate of its API and its registry.
+// How far a change is is read from the certificates: the director's, and those on nodes. It is safe for concurrent use.
+type OwnAuthority struct {
+	Server *pki.Server
+	// Machines returns the machines of all clusters.
+	Machines func(context.Context) ([]director.Machine, error)
+	// Read runs the script as root on the machine and returns what it printed; nil where no machine can be read.
+	Read func(ctx context.Context, m director.Machine, script string) (string, error)
+	// Shared is whether other directors have the same database, and so the same authority.
+	Shared bool
+	Log    *slog.Logger
+
+	changing sync.Mutex
+}
+
+// OwnState is how far the change of the director's authority is.
+type OwnState struct {
+	Stage       pki.Stage
+	Authorities []pki.Trusted     // the newest last
+	PEM         string            // of all of them
+	Certificate *x509.Certificate // of the director, which one of them has signed
+	// Behind are nodes that trust the former authority and not the next one, or do not say what they trust.
+	Behind []Behind
+}
+
+// Behind is a node that may not trust the next authority.
+type Behind struct{ Cluster, Node, Why string }
+
+// State returns how far the change is. With look, all nodes are asked what they trust.
+func (o *OwnAuthority) State(ctx context.Context, look bool) (OwnState, error) {
+	s := OwnState{Stage: o.Server.Stage(), PEM: o.Server.CA(), Certificate: o.Server.Leaf()}
+	var err error
+	if s.Authorities, err = o.Server.Authorities(); err != nil || !look || len(s.Authorities) < 2 {
+		return s, err
+	}
+	s.Behind, err = o.behind(ctx, s.Authorities)
+	return s, err
+}
+
+// Change brings the change to the stage: to trust and to use, and to none, which drops the former authority. A stage
+// that the change is in already is no error. The two last stages are refused while nodes are behind, unless forced.
+// Errors: conflict, with what to do first.
+func (o *OwnAuthority) Change(ctx context.Context, to pki.Stage, force bool) (OwnState, error) {
+	const op = "certificates.own_authority"
+	if o.Shared {
+		return OwnState{}, director.Errorf(
+			director.KindConflict, op, "other directors may have the same database, and so the same authority",
+		).WithHint("see docs/operate/certificates.md: stop them all, and give them another authority by hand")
+	}
+	o.changing.Lock()
+	defer o.changing.Unlock()
+	now, err := o.State(ctx, to != pki.StageTrust && !force)
+	if err != nil {
+		return now, err
+	}
+	if now.Stage == to {
+		return now, nil
+	}
+	if len(now.Behind) > 0 {
+		return now, late(op, now.Behind)
+	}
+	do := map[pki.Stage]func() error{
+		pki.StageTrust: o.Server.Trust, pki.StageUse: o.Server.Use, pki.StageNone: o.Server.Drop,
+	}[to]
+	if do == nil {
+		return now, director.Errorf(director.KindInvalid, op, "%q is no stage", to).WithHint("trust, use or none")
+	}
+	if err := do(); err != nil {
+		return now, err
+	}
+	o.Log.InfoContext(ctx, "the change of the director's authority is in another stage", "stage", string(to))
+	return o.State(ctx, false)
+}
+
+// mostNamed is how many nodes an error names; it counts the others.
+const mostNamed = 10
+
+func late(op string, behind []Behind) error {
+	var names, clusters []string
+	for _, b := range behind {
+		names = append(names, b.Node+" ("+b.Why+")")
+		if !slices.Contains(clusters, b.Cluster) {
+			clusters = append(clusters, b.Cluster)
+		}
+	}
+	more := ""
+	if n := len(names) - mostNamed; n > 0 {
+		more, names = fmt.Sprintf(" and %d more", n), names[:mostNamed]
+	}
+	return director.Errorf(
+		director.KindConflict, op, "nodes may not trust the next authority: %s%s", strings.Join(names, ", "), more,
+	).WithHint(
+		"give it to them: directorctl rotate pull-password %s. A node that stays away pulls no images afterwards: "+
+			"to leave it behind, use --force", clusters[0],
+	)
+}
+
+// behind asks all nodes what they trust.
+func (o *OwnAuthority) behind(ctx context.Context, all []pki.Trusted) ([]Behind, error) {
+	machines, err := o.Machines(ctx)
+	if err != nil || o.Read == nil {
+		return nil, err
+	}
+	machines = slices.DeleteFunc(machines, func(m director.Machine) bool { return !m.Deleted.IsZero() || !member(m) })
+	why := make([]string, len(machines))
+	slots := make(chan struct{}, lookers)
+	var asked sync.WaitGroup
+	for i, m := range machines {
+		slots <- struct{}{}
+		asked.Go(func() {
+			defer func() { <-slots }()
+			ctx, cancel := context.WithTimeout(ctx, lookLimit)
+			defer cancel()
+			why[i] = o.lacks(ctx, m, all)
+		})
+	}
+	asked.Wait()
+	var out []Behind
+	for i, m := range machines {
+		if why[i] != "" {
+			out = append(out, Behind{m.Cluster, m.Name, why[i]})
+		}
+	}
+	slices.SortFunc(out, func(a, b Behind) int {
+		return cmp.Or(cmp.Compare(a.Cluster, b.Cluster), cmp.Compare(a.Node, b.Node))
+	})
+	return out, ctx.Err()
+}
+
+// lacks says why the node may not trust the newest authority, or "". A node that trusts none of them pulls elsewhere.
+func (o *OwnAuthority) lacks(ctx context.Context, m director.Machine, all []pki.Trusted) string {
+	out, err := o.Read(ctx, m, trustScript)
+	if err != nil {
+		return "does not say: " + line(err.Error())
+	}
+	has := func(a pki.Trusted) bool { return strings.Contains(out, strings.TrimSpace(a.PEM)) }
+	if has(all[len(all)-1]) || !slices.ContainsFunc(all, has) {
+		return ""
+	}
+	return "trusts the former one alone"
+}
