@@ -3003,14 +3003,13 @@ class Client:
             answer="json",
         )
 
-    def get_director_authority(self, *, look: bool | None = None) -> DirectorAuthority:
+    def get_director_authority(self) -> DirectorAuthority:
         """Show the authority of the director itself, and how far its change is.
 
         It signs the certificate of the API and of the registry. Clients trust all of `trusted`.
         """
         return self._request(
             "GET", "/director-authority",
-            query={"look": look},
             answer="json",
         )
 
@@ -4410,6 +4409,16 @@ class Client:
         return self._request(
             "POST", "/certificates/verify",
             query={"cluster": cluster},
+            answer="json",
+        )
+
+    def verify_director_authority(self) -> DirectorAuthority:
+        """Ask all nodes what they trust, while the director's authority changes.
+
+        Nodes are asked over SSH. Nothing is changed on them.
+        """
+        return self._request(
+            "POST", "/director-authority/verify",
             answer="json",
         )
 

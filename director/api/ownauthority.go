@@ -29,12 +29,17 @@ func (s *clusterRoutes) ownAuthority(api huma.API) {
 		OperationID: "get-director-authority", Method: http.MethodGet, Path: "/director-authority", Tags: tags,
 		Summary:     "Show the authority of the director itself, and how far its change is",
 		Description: "It signs the certificate of the API and of the registry. Clients trust all of `trusted`.",
+	}, director.ActSelf, "",
+		func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.DirectorAuthority], error) {
+			return ownAuthorityOf(s.OwnAuthority.State(ctx, false))
+		})
+	operation(s.server, api, huma.Operation{
+		OperationID: "verify-director-authority", Method: http.MethodPost, Path: "/director-authority/verify",
+		Tags: tags, Summary: "Ask all nodes what they trust, while the director's authority changes",
+		Description: "Nodes are asked over SSH. Nothing is changed on them.",
 	}, director.ActRead, kindOwnAuthority,
-		func(ctx context.Context, _ director.Actor, in *struct {
-			Look bool `query:"look" doc:"Ask all nodes what they trust, while there are two authorities."`
-		}) (*body[wire.DirectorAuthority], error) {
-			state, err := s.OwnAuthority.State(ctx, in.Look)
-			return ownAuthorityOf(state, err)
+		func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.DirectorAuthority], error) {
+			return ownAuthorityOf(s.OwnAuthority.State(ctx, true))
 		})
 	operation(s.server, api, huma.Operation{
 		OperationID: "change-director-authority", Method: http.MethodPost, Path: "/director-authority", Tags: tags,
@@ -46,8 +51,7 @@ func (s *clusterRoutes) ownAuthority(api huma.API) {
 		func(
 			ctx context.Context, _ director.Actor, in *struct{ Body wire.DirectorAuthorityChange },
 		) (*body[wire.DirectorAuthority], error) {
-			state, err := s.OwnAuthority.Change(ctx, pki.Stage(in.Body.Stage), in.Body.Force)
-			return ownAuthorityOf(state, err)
+			return ownAuthorityOf(s.OwnAuthority.Change(ctx, pki.Stage(in.Body.Stage), in.Body.Force))
 		})
 }
 

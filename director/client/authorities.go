@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"net/url"
-	"strconv"
 
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -49,8 +48,11 @@ func (c *providerCalls) ImportAuthority(ctx context.Context, name, certificate s
 // DirectorAuthority returns the authority of the director itself; with look, nodes are asked what they trust.
 func (c *providerCalls) DirectorAuthority(ctx context.Context, look bool) (wire.DirectorAuthority, error) {
 	var v wire.DirectorAuthority
-	q := url.Values{"look": {strconv.FormatBool(look)}}
-	err := c.call(ctx, request{method: http.MethodGet, path: "/director-authority", query: q}, &v)
+	ask := request{method: http.MethodGet, path: "/director-authority"}
+	if look {
+		ask = request{method: http.MethodPost, path: "/director-authority/verify"}
+	}
+	err := c.call(ctx, ask, &v)
 	return v, err
 }
 
