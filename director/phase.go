@@ -18,6 +18,7 @@ const (
 	PhasePreNodeLock    PhaseName = "pre_node_lock"
 	PhasePostNodeUnlock PhaseName = "post_node_unlock" // after a host was worked on: its nodes come back
 	PhasePostCluster    PhaseName = "post_cluster"     // after everything: is the cluster as it should be
+	PhaseDirector       PhaseName = "director"         // upgrade the appliance that a director runs on
 )
 
 // OnNodes reports whether the phase is for the nodes of a host, and not for a cluster as a whole.
@@ -38,6 +39,12 @@ type PhaseRequest struct {
 	// HostKeys are the public SSH host keys of VMs that the outer plan created again, for post_node_unlock: a line of
 	// node and key for each, sorted.
 	HostKeys string `json:"host_keys,omitempty"`
+	// Director is the name of the host of the director to upgrade, for the phase director; empty for the only one.
+	// DrainTimeout is how long its running steps have to end.
+	Director string `json:"director,omitempty"`
+	// Upload is the SHA-256 of the archive of the upgrade, which is the id of its upload, for the phase director.
+	Upload string        `json:"upload,omitempty"`
+	Within time.Duration `json:"within,omitempty"` // that the upgraded director has to become healthy
 }
 
 // SetHostKeys writes the keys by node into the request.
@@ -86,7 +93,7 @@ type PhaseTask struct {
 	Revision int64     // counts what was stored of it, so that of two that move it one does
 }
 
-// PhasePart is what a task does in one cluster.
+// PhasePart is what a task does in one cluster, or to one director.
 type PhasePart struct {
 	Cluster string     `json:"cluster"`
 	Nodes   []string   `json:"nodes,omitempty"` // in the order in which they are worked on
@@ -95,4 +102,26 @@ type PhasePart struct {
 	Message string     `json:"message,omitempty"`
 	Hint    string     `json:"hint,omitempty"`
 	Ended   bool       `json:"ended,omitempty"` // the state is final
+
+	Upgrade PhaseUpgrade `json:"upgrade,omitzero"` // of the phase director, the only part
+}
+
+// Name is what the part is called: its cluster, or the host of its director.
+func (p PhasePart) Name() string {
+	if p.Upgrade.Host != "" {
+		return p.Upgrade.Host
+	}
+	return p.Cluster
+}
+
+// PhaseUpgrade is the upgrade of a director, which that director alone continues.
+type PhaseUpgrade struct {
+	Instance string    `json:"instance"`       // of the director
+	Host     string    `json:"host"`           // that it runs on
+	From     string    `json:"from"`           // the version that ran when the upgrade was asked for
+	To       string    `json:"to"`             // the version in the archive
+	Stage    string    `json:"stage"`          // of the change of its root
+	Done     int64     `json:"done"`           // bytes of Total that are written
+	Total    int64     `json:"total"`          // bytes of the new root
+	Asked    time.Time `json:"asked,omitzero"` // when root was asked for it; zero before
 }

@@ -24,17 +24,7 @@ func TestPlaybook(t *testing.T) {
 	token := d.Token(t)
 	play := func(more []string, arguments ...string) string {
 		t.Helper()
-		out := d.Run(t, ".", append(more, "DIRECTOR_TOKEN="+token, "ANSIBLE_COLLECTIONS_PATH="+installed(t),
-			"ANSIBLE_LOCALHOST_WARNING=False", "ANSIBLE_INVENTORY_UNPARSED_WARNING=False", "ANSIBLE_HOME="+t.TempDir(),
-		), append([]string{"ansible-playbook", "-vvv", "playbook.yml"}, arguments...)...)
-		if strings.Contains(out, token) {
-			t.Errorf("the token is in the output:\n%s", out)
-		}
-		recap := changed.FindStringSubmatch(out)
-		if recap == nil || recap[3] != "0" {
-			t.Fatalf("no recap:\n%s", out)
-		}
-		return recap[2]
+		return play(t, d, token, "playbook.yml", more, arguments...)
 	}
 	if n := play([]string{"FRESH=1"}, "--check", "--diff"); n != "1" {
 		t.Errorf("the check of a fresh director tells of %s changes", n)
@@ -48,6 +38,37 @@ func TestPlaybook(t *testing.T) {
 	if n := play(nil, "--check"); n != "0" {
 		t.Errorf("the check after it tells of %s changes", n)
 	}
+}
+
+// The upgrade of a director is a task: a check sends nothing, and a second run changes nothing.
+func TestUpgradePlaybook(t *testing.T) {
+	t.Parallel()
+	d := clienttest.StartAppliance(t, "../..")
+	token := d.Token(t)
+	for _, c := range []struct {
+		arguments []string
+		changed   string
+	}{{[]string{"--check"}, "1"}, {nil, "1"}, {nil, "0"}, {[]string{"--check"}, "0"}} {
+		if n := play(t, d, token, "upgrade.yml", nil, c.arguments...); n != c.changed {
+			t.Errorf("%v tells of %s changes and not %s", c.arguments, n, c.changed)
+		}
+	}
+}
+
+// play runs the playbook, and returns how many changes it tells of.
+func play(t *testing.T, d clienttest.Director, token, book string, more []string, arguments ...string) string {
+	t.Helper()
+	out := d.Run(t, ".", append(more, "DIRECTOR_TOKEN="+token, "ANSIBLE_COLLECTIONS_PATH="+installed(t),
+		"ANSIBLE_LOCALHOST_WARNING=False", "ANSIBLE_INVENTORY_UNPARSED_WARNING=False", "ANSIBLE_HOME="+t.TempDir(),
+	), append([]string{"ansible-playbook", "-vvv", book}, arguments...)...)
+	if strings.Contains(out, token) {
+		t.Errorf("the token is in the output:\n%s", out)
+	}
+	recap := changed.FindStringSubmatch(out)
+	if recap == nil || recap[3] != "0" {
+		t.Fatalf("no recap:\n%s", out)
+	}
+	return recap[2]
 }
 
 // installed returns a directory with the collection where Ansible looks for it.

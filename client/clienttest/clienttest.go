@@ -3,6 +3,7 @@ package clienttest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -16,6 +17,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/daemon"
+	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/rootdisk/rootdisktest"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/test/program"
 )
@@ -35,10 +38,25 @@ type Director struct {
 	CAFile       string
 	PasswordFile string // of admin
 	Documents    string // file with a provider, a network and the cluster demo
+	Upgrade      string // archive of the version that its appliance runs, if it has one
 }
 
 // Start starts a director that ends with the test. root is the root of the repository.
 func Start(t *testing.T, root string) Director {
+	t.Helper()
+	return start(t, root, func(*daemon.Config) {})
+}
+
+// StartAppliance starts a director that runs on an appliance, and uses nothing that is not signed.
+func StartAppliance(t *testing.T, root string) Director {
+	t.Helper()
+	upgrade := ""
+	d := start(t, root, func(c *daemon.Config) { upgrade = appliance(t, c) })
+	d.Upgrade = upgrade
+	return d
+}
+
+func start(t *testing.T, root string, change func(*daemon.Config)) Director {
 	t.Helper()
 	state, err := os.MkdirTemp("", "clienttest-") // a socket's path below a test's directory may be too long
 	if err != nil {
@@ -54,6 +72,7 @@ func Start(t *testing.T, root string) Director {
 	if err := os.WriteFile(cfg.AdminPasswordFile, []byte("correct horse battery staple"), 0o600); err != nil {
 		t.Fatal(err)
 	}
+	change(&cfg)
 	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -78,6 +97,23 @@ func Start(t *testing.T, root string) Director {
 	}
 }
 
+// appliance has the director run on an appliance, and returns the archive of the version that runs there.
+func appliance(t *testing.T, cfg *daemon.Config) string {
+	t.Helper()
+	root := rootdisk.Root{Version: "v7", Built: 1000, Schema: "0054"}
+	archive := filepath.Join(t.TempDir(), "director-upgrade.tar")
+	cfg.TrustedKeys = []string{rootdisktest.Archive(t, archive, root)}
+	cfg.UpgradeDir = filepath.Dir(archive)
+	text, err := json.Marshal(rootdisk.State{Running: rootdisk.Held{Slot: rootdisk.A, Root: root}})
+	if err == nil {
+		err = os.WriteFile(filepath.Join(cfg.UpgradeDir, rootdisk.StateFile), text, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return archive
+}
+
 // Run runs a program in the directory that finds the director by its environment, and fails the test if it does.
 func (d Director) Run(t *testing.T, dir string, environment []string, program ...string) string {
 	t.Helper()
@@ -85,7 +121,7 @@ func (d Director) Run(t *testing.T, dir string, environment []string, program ..
 	cmd.Dir = dir
 	cmd.Env = append(append(os.Environ(), environment...),
 		"DIRECTOR_URL="+d.URL, "DIRECTOR_CA_FILE="+d.CAFile, "DIRECTOR_PASSWORD_FILE="+d.PasswordFile,
-		"DIRECTOR_DOCUMENTS="+d.Documents, "PYTHONDONTWRITEBYTECODE=1",
+		"DIRECTOR_DOCUMENTS="+d.Documents, "DIRECTOR_UPGRADE="+d.Upgrade, "PYTHONDONTWRITEBYTECODE=1",
 	)
 	out, err := cmd.CombinedOutput()
 	if err != nil {

@@ -15,6 +15,7 @@ Generated from the API's description (docs/reference/openapi.yaml) by go test ./
 
 from __future__ import annotations
 
+import hashlib
 import json
 import ssl
 import time
@@ -25,6 +26,18 @@ from typing import Any, TypedDict
 
 # What a person ends, or no one: a plan in one of these moves no further by itself.
 STILL = ("planned", "approved", "done", "undone", "discarded", "failed", "cancelled", "parked", "paused")
+
+# How much of a file is sent at once.
+PIECE = 8 << 20
+
+
+def file_sha256(path: str) -> str:
+    """The SHA-256 of a file, which is the id of its upload."""
+    digest = hashlib.sha256()
+    with open(path, "rb") as f:
+        while piece := f.read(PIECE):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 class DirectorError(Exception):
@@ -142,6 +155,7 @@ class ApplianceChange(_ApplianceChange, _ApplianceChangeOdd, total=False):
     hint: str
     reason: str
     restores: bool
+    task: str
     to: ApplianceRoot
     total: int
     verb: str
@@ -1689,6 +1703,7 @@ class _PhaseRequest(TypedDict):
 
 class PhaseRequest(_PhaseRequest, total=False):
     cluster: str
+    director: str
     drain: Drain
     host: str
     host_keys: dict[str, str]
@@ -1696,6 +1711,7 @@ class PhaseRequest(_PhaseRequest, total=False):
     node: str
     provider: str
     undrained: bool
+    upgrade: ApplianceUpgrade
 
 
 class _PhaseTask(TypedDict):
@@ -1709,6 +1725,7 @@ class _PhaseTask(TypedDict):
 
 class PhaseTask(_PhaseTask, total=False):
     cluster: str
+    director: str
     drain: Drain
     finished_at: str
     hint: str
@@ -1717,8 +1734,26 @@ class PhaseTask(_PhaseTask, total=False):
     install: bool
     message: str
     node: str
+    progress: PhaseUpgrade
     provider: str
     undrained: bool
+    upgrade: ApplianceUpgrade
+
+
+class _PhaseUpgrade(TypedDict):
+    host: str
+
+
+_PhaseUpgradeOdd = TypedDict("_PhaseUpgradeOdd", {
+    "from": "str",
+}, total=False)
+
+
+class PhaseUpgrade(_PhaseUpgrade, _PhaseUpgradeOdd, total=False):
+    done: int
+    stage: str
+    to: str
+    total: int
 
 
 class _Plan(TypedDict):
@@ -2470,6 +2505,38 @@ class Client:
                 raise TimeoutError(f"plan {plan} did not end within {timeout:g} s")
             time.sleep(every)
 
+    def wait_for_phase(self, task: str, timeout: float = 7200, every: float = 2) -> PhaseTask:
+        """Wait until the task of an outer plan moves no further by itself, and return it.
+
+        A director that restarts is asked again. Raises TimeoutError after timeout seconds.
+        """
+        end = time.monotonic() + timeout
+        while True:
+            try:
+                now = self.get_phase(task)
+                if now["state"] in ("done", "parked", "failed"):
+                    return now
+            except DirectorError as err:
+                if err.kind not in ("unavailable", "exhausted"):
+                    raise
+            if time.monotonic() + every > end:
+                raise TimeoutError(f"task {task} did not end within {timeout:g} s")
+            time.sleep(every)
+
+    def send_file(self, path: str, kind: str, sha256: str = "") -> Upload:
+        """Upload a file, and return the upload, whose id is the file's SHA-256.
+
+        What has arrived before is not sent again. kind is image or release; an upgrade of the appliance is a release.
+        """
+        sha256 = sha256 or file_sha256(path)
+        with open(path, "rb") as f:
+            size = f.seek(0, 2)
+            upload = self.begin_upload({"sha256": sha256, "size": size, "kind": kind, "name": path.rpartition("/")[2]})
+            while upload["offset"] < size:
+                f.seek(upload["offset"])
+                upload = self.add_to_upload(upload["id"], f.read(PIECE), upload_offset=upload["offset"])
+        return upload
+
     def abort_upload(self, id: str) -> None:
         """Throw an upload away."""
         return self._request(
@@ -2578,7 +2645,8 @@ class Client:
         Happens once for each task id: the same request again returns the same task and starts nothing twice, another
         request with the id is a conflict. What is in the way from the beginning is a conflict too, and is not kept,
         so the id can be used again. A cluster that another plan holds is waited for: the task continues when a person
-        asks for it, here or at its place.
+        asks for it, here or at its place. The phase director upgrades the appliance of a director, which continues
+        the task by itself, through its restart; it needs who may upgrade the appliance.
         """
         return self._request(
             "POST", "/phases",

@@ -6,9 +6,10 @@ import ssl
 import threading
 import unittest
 
-from director_client import Client, DirectorError, Unreachable
+from director_client import Client, DirectorError, Unreachable, file_sha256
 
 URL, CA = os.environ["DIRECTOR_URL"], os.environ["DIRECTOR_CA_FILE"]
+UPGRADE = os.environ["DIRECTOR_UPGRADE"]
 
 
 def read(name):
@@ -91,6 +92,23 @@ class Simulated(unittest.TestCase):
             server.shutdown()
             thread.join()
         self.assertEqual((caught.exception.status, asked), (302, ["/api/v1/summary"]))
+
+
+class Appliance(unittest.TestCase):
+    def test_an_upgrade_of_the_director_is_a_task(self):
+        session = Client(URL, ca_file=CA).login({"user": "admin", "password": read("DIRECTOR_PASSWORD_FILE").strip()})
+        client = Client(URL, token=session["token"], ca_file=CA)
+        sent = client.send_file(UPGRADE, "release")
+        self.assertEqual(sent["id"], file_sha256(UPGRADE))
+        self.assertEqual(client.send_file(UPGRADE, "release"), sent)  # once
+        request = {"task_id": "up7", "phase": "director", "upgrade": {"upload": sent["id"], "within": 60}}
+        task = client.ask_phase(request)
+        self.assertEqual(client.ask_phase(request), task)
+        task = client.wait_for_phase("up7", timeout=60, every=0.1)
+        self.assertEqual((task["state"], task["progress"]["to"]), ("done", "v7"), task)
+        with self.assertRaises(DirectorError) as caught:
+            client.ask_phase({**request, "task_id": "up8", "upgrade": {"upload": "0" * 64}})
+        self.assertEqual(caught.exception.kind, "not_found")
 
 
 if __name__ == "__main__":

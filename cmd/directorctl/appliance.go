@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"strconv"
@@ -135,8 +136,12 @@ func (a *applianceCommands) upgradeCommand() *cobra.Command {
 			if err != nil || !ok {
 				return err
 			}
-			sum, err := a.sendUpgrade(cmd.Context(), api, args[0])
+			f, c, sum, err := a.openUpgrade(cmd.Context(), args[0])
 			if err != nil {
+				return err
+			}
+			defer c.Close()
+			if err := a.sendUpgrade(cmd.Context(), api, f, sum); err != nil {
 				return err
 			}
 			_, err = api.UpgradeAppliance(cmd.Context(), wire.ApplianceUpgrade{Upload: sum, ApplianceWaits: w.wire()})
@@ -151,26 +156,32 @@ func (a *applianceCommands) upgradeCommand() *cobra.Command {
 	return cmd
 }
 
-// sendUpgrade uploads the archive and returns its checksum.
-func (a *applianceCommands) sendUpgrade(ctx context.Context, api *client.Client, path string) (string, error) {
+// openUpgrade opens the archive, and computes its checksum.
+func (a *applianceCommands) openUpgrade(ctx context.Context, path string) (archive, io.Closer, string, error) {
 	f, c, err := openArchive(ctx, path)
 	if err != nil {
-		return "", stopped(ctx, err)
+		return f, nil, "", stopped(ctx, err)
 	}
-	defer c.Close()
 	show := a.progress()
 	defer show.end()
 	sum, err := f.sum(ctx, show)
 	if err != nil {
-		return "", stopped(ctx, err)
+		return f, nil, "", stopped(ctx, errors.Join(err, c.Close()))
 	}
+	return f, c, sum, nil
+}
+
+// sendUpgrade uploads the archive.
+func (a *applianceCommands) sendUpgrade(ctx context.Context, api *client.Client, f archive, sum string) error {
+	show := a.progress()
+	defer show.end()
 	q := wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
-	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
+	_, err := api.SendFile(ctx, q, f, func(arrived int64) {
 		show.at("Sending "+f.name, arrived, f.size, true)
 	}, func(err error) {
 		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
 	})
-	return sum, stopped(ctx, err)
+	return stopped(ctx, err)
 }
 
 func (a *applianceCommands) rollbackCommand() *cobra.Command {

@@ -19,10 +19,11 @@ func (a *planCommands) phaseCommand() *cobra.Command {
 		Short: "Tell what an outer plan is about to do with a hypervisor host, or has done",
 		Long: "Phases are for a program that upgrades hypervisor hosts one by one: cluster before everything, " +
 			"pre-node-lock before each host, post-node-unlock\n" +
-			"after it, post-cluster after everything. Each is a task with an id of the caller's own; the same " +
-			"command again returns the same task and its\n" +
-			"outcome. With --wait, the exit code is 0 only if the task is done; without it, 0 means that the task " +
-			"is taken. See directorctl help exit-codes.",
+			"after it, post-cluster after everything, and director to upgrade the director itself. Each is a task " +
+			"with an id of the caller's own; the same\n" +
+			"command again returns the same task and its outcome. With --wait, the exit code is 0 only if the task " +
+			"is done; without it, 0 means that the\n" +
+			"task is taken. See directorctl help exit-codes.",
 		Example: "  directorctl phase cluster --cluster demo --task-id up7-begin --wait\n" +
 			"  directorctl phase pre-node-lock --host hv1 --task-id up7-hv1-lock --wait --timeout 1h\n" +
 			"  directorctl phase post-node-unlock --host hv1 --task-id up7-hv1-unlock --wait\n" +
@@ -42,6 +43,7 @@ func (a *planCommands) phaseCommand() *cobra.Command {
 		a.phaseVerb(
 			"post-cluster", director.PhasePostCluster, "After everything: is the cluster well, and held by no plan",
 		),
+		a.phaseDirectorCommand(),
 		a.phaseShowCommand(),
 	)
 	return cmd
@@ -69,8 +71,16 @@ func (a *planCommands) printPhase(t wire.PhaseTask) {
 	facts(a.out, func(line func(name, text string)) {
 		line("Task", t.TaskID)
 		line("Phase", t.Phase)
+		host := ""
+		if t.Progress != nil {
+			host = t.Progress.Host
+		}
 		for _, f := range [][2]string{
-			{"Cluster", t.Cluster}, {"Host", t.Host}, {"Node", t.Node}, {"Provider", t.Provider},
+			{"Cluster", t.Cluster},
+			{"Host", t.Host},
+			{"Node", t.Node},
+			{"Provider", t.Provider},
+			{"Director", host},
 		} {
 			if f[1] != "" {
 				line(f[0], f[1])
@@ -133,6 +143,11 @@ func (o *phaseOptions) flags(cmd *cobra.Command) {
 	f.StringVar(&o.id, "task-id", "", "the caller's own id of the task, 1 to 128 letters, digits and . _ : @ = + ~ -")
 	f.BoolVar(&o.wait, "wait", false, "wait until the task is done, or cannot continue by itself")
 	f.DurationVar(&o.timeout, "timeout", 0, "how long to wait (default: as long as it takes)")
+	if r.Phase == director.PhaseDirector {
+		f.StringVar(&r.Director, "director", "", "host name of the director to upgrade, if there are several")
+		f.StringVar(&r.Upload, "upload", "", "SHA-256 of an archive that was sent before")
+		return
+	}
 	if !r.Phase.OnNodes() {
 		f.StringVar(&r.Cluster, "cluster", "", "the cluster")
 		if r.Phase == director.PhaseCluster {
@@ -161,7 +176,7 @@ func (o *phaseOptions) check(cmd *cobra.Command, _ []string) error {
 		return usage(cmd, "--task-id is missing: it makes the command happen once, however often it is given")
 	case r.Phase.OnNodes() && (r.Host == "") == (r.Node == ""):
 		return usage(cmd, "name exactly one of --host and --node")
-	case !r.Phase.OnNodes() && r.Cluster == "":
+	case !r.Phase.OnNodes() && r.Phase != director.PhaseDirector && r.Cluster == "":
 		return usage(cmd, "--cluster is missing")
 	case o.timeout != 0 && !o.wait:
 		return usage(cmd, "--timeout is for --wait")
@@ -249,6 +264,9 @@ func (a *planCommands) showPhase(t wire.PhaseTask, shown map[string]string) {
 				a.phaseLine(shown, n.Name, fmt.Sprintf("%d/%d %s (%s)", n.StepsDone, n.StepsTotal, n.Step, n.Status))
 			}
 		}
+	}
+	if p := t.Progress; p != nil && p.Stage == "writing" && p.Total > 0 {
+		a.phaseLine(shown, p.Host, fmt.Sprintf("%d%% of version %s are written", p.Done*100/p.Total, p.To))
 	}
 	a.phaseLine(shown, "task "+t.TaskID, t.State+": "+t.Message)
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
@@ -27,10 +28,15 @@ func (s *planRoutes) phases(api huma.API) {
 			"nothing twice, another request with the id is a " +
 			"conflict. What is in the way from the beginning is a conflict too, and is not kept, so the id can " +
 			"be used again. A cluster that another plan " +
-			"holds is waited for: the task continues when a person asks for it, here or at its place.",
+			"holds is waited for: the task continues when a person asks for it, here or at its place. The phase " +
+			"director upgrades the appliance of a director, which continues the task by itself, through its restart; " +
+			"it needs who may upgrade the appliance.",
 		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound, http.StatusConflict},
 	}, director.ActRun, kindPhase,
 		func(ctx context.Context, a director.Actor, in *askInput) (*created[wire.PhaseTask], error) {
+			if err := mayAskPhase(a, in.Body.Phase); err != nil {
+				return nil, err
+			}
 			v, err := s.Phases.AskPhase(ctx, a.User, in.Body.TaskID, in.Body.Request())
 			if err != nil {
 				return nil, err
@@ -54,15 +60,34 @@ func (s *planRoutes) phases(api huma.API) {
 // kindPhase is what an outer planner asks for. It is a kind of its own, so that a token can be for it alone.
 const kindPhase = "Phase"
 
+// mayAskPhase refuses the upgrade of the director to who may not upgrade its appliance. The scope of the token is that
+// of phases; a token of another scope did not come this far.
+func mayAskPhase(a director.Actor, phase string) error {
+	if phase != string(director.PhaseDirector) {
+		return nil
+	}
+	a.Scope = director.ScopeAll
+	if what := (director.Object{Kind: kindAppliance}); !auth.Can(a, director.ActApply, what) {
+		return auth.Refusal(a, director.ActApply, what)
+	}
+	return nil
+}
+
 func phaseOf(v phases.View) wire.PhaseTask {
 	out := wire.PhaseTask{
 		PhaseRequest: wire.PhaseRequestOf(
 			v.ID, v.Request,
 		), By: v.By, State: string(v.State), Message: v.Message, Hint: v.Hint,
 		StartedAt: v.Started.UTC(), FinishedAt: wire.Optional(v.Finished),
-		Clusters: make([]wire.PhaseCluster, len(v.Parts)),
+		Clusters: []wire.PhaseCluster{},
 	}
-	for i, p := range v.Parts {
+	for _, p := range v.Parts {
+		if u := p.Upgrade; u.Host != "" {
+			out.Progress = &wire.PhaseUpgrade{
+				Host: u.Host, From: u.From, To: u.To, Stage: u.Stage, Done: u.Done, Total: u.Total,
+			}
+			continue
+		}
 		c := wire.PhaseCluster{
 			Cluster: p.Cluster, State: string(p.State), Message: p.Message, Hint: p.Hint,
 			Plans: make([]wire.PhasePlan, len(p.Plans)), Nodes: make([]wire.PhaseNode, len(p.Nodes)),
@@ -79,7 +104,7 @@ func phaseOf(v phases.View) wire.PhaseTask {
 		for j, name := range p.Nodes {
 			c.Nodes[j] = phaseNode(name, newest)
 		}
-		out.Clusters[i] = c
+		out.Clusters = append(out.Clusters, c)
 	}
 	return out
 }

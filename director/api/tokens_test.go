@@ -94,7 +94,7 @@ func TestServiceAccounts(t *testing.T) {
 		t.Errorf("%+v", made)
 	}
 	b.do(t, http.MethodPost, "/users/planner/reset-password", "", http.StatusConflict, nil)
-	var c wire.CreatedToken
+	var c, own wire.CreatedToken
 	b.do(t, http.MethodPost, "/users/planner/tokens", `{"name":"outer","scope":"phases"}`, http.StatusCreated, &c)
 	b.do(t, http.MethodPost, "/users/nobody/tokens", `{"name":"outer"}`, http.StatusNotFound, nil)
 	b.do(t, http.MethodPost, "/users", `{"name":"ann"}`, http.StatusCreated, nil)
@@ -109,6 +109,15 @@ func TestServiceAccounts(t *testing.T) {
 			t.Errorf("%s: %+v", path, p)
 		}
 	}
+	const upgrade = `{"task_id":"up7","phase":"director","upgrade":{"upload":"3fab"}}`
+	resp := b.send(t, http.MethodPost, "/phases", upgrade)
+	if p := problemOf(t, resp); resp.StatusCode != http.StatusForbidden || p.Detail != "this needs the role admin" {
+		t.Errorf("the upgrade of the director: %+v", p)
+	}
+	b.token = admin
+	b.do(t, http.MethodPost, "/tokens", `{"name":"up","scope":"phases","password":"`+password+`"}`, http.StatusCreated, &own)
+	b.token = own.Token
+	b.do(t, http.MethodPost, "/phases", upgrade, http.StatusAccepted, nil)
 	b.token = admin
 	var list wire.APITokens
 	b.do(t, http.MethodGet, "/users/planner/tokens", "", http.StatusOK, &list)

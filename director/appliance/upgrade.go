@@ -56,8 +56,8 @@ func (p Place) Change(ctx context.Context) error {
 		return err
 	}
 	c.state.Change = rootdisk.Change{
-		Verb: r.Verb, By: r.By, Stage: rootdisk.Checking, From: c.state.Running, Began: time.Now().UTC(),
-		Within: r.Within,
+		Verb: r.Verb, Task: r.Task, By: r.By, Stage: rootdisk.Checking, From: c.state.Running,
+		Began: time.Now().UTC(), Within: r.Within,
 	}
 	if err := c.save(); err != nil {
 		return err

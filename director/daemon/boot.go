@@ -202,7 +202,8 @@ func (b *boot) makeServices(ctx context.Context) error {
 	b.services = newServices(parts{
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
 		bundles: b.bundles, types: b.hands.providers,
-		host: b.host, inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
+		instance: b.instance, host: b.host, held: b.held.Load,
+		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
 		own:     b.ownAuthority(b.db, b.env, b.server),
 		backups: b.backups, room: health{b.Daemon}.room,
 		logsOf: b.logsOf, peers: b.peers.ask,
@@ -251,6 +252,7 @@ func (b *boot) startRounds(ctx context.Context) error {
 	b.every(ctx, repairEvery, "repair nodes", func(ctx context.Context) error {
 		return b.services.nodes.Repair(ctx, time.Now())
 	})
+	b.every(ctx, upgradesEvery, "continue the upgrade of this director", b.services.phases.Tick)
 	b.every(ctx, drillsEvery, "end restore drills", b.services.planning.SettleDrills)
 	b.every(ctx, observeEvery, "look at nodes", b.services.nodes.Observe)
 	keeper := access.Keeper{Store: b.db, Issuer: b.issuer, Plans: b.services.planning, Now: time.Now, Log: b.log}

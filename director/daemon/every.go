@@ -13,10 +13,11 @@ const (
 	// looks at clusters that no director has looked at for a minute.
 	observeEvery = 10 * time.Second
 	// looks for people whom their directory has not confirmed for the time that its document says.
-	peopleEvery = 20 * time.Second
-	drillsEvery = 10 * time.Second // looks for drills that stopped before their VM was gone
-	keysEvery   = time.Minute      // looks for clusters whose masters have other keys
-	issuerEvery = 5 * time.Minute  // looks whether signing keys are due
+	peopleEvery   = 20 * time.Second
+	upgradesEvery = 2 * time.Second  // looks whether an outer plan asks for the upgrade of this director
+	drillsEvery   = 10 * time.Second // looks for drills that stopped before their VM was gone
+	keysEvery     = time.Minute      // looks for clusters whose masters have other keys
+	issuerEvery   = 5 * time.Minute  // looks whether signing keys are due
 )
 
 // every runs task once per period until the daemon stops, and waits for the last run. An error is logged, and the next

@@ -46,7 +46,9 @@ type parts struct {
 	bundles  *releasestore.Store
 	director planner.Director
 	types    []string // of providers that this director takes; any if nil
-	host     string   // of this director
+	instance string   // of this director
+	host     string   // that it runs on
+	held     func() bool
 	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
 	logsOf    func(instance string) bool
 	peers     journal.Peers // nil without peers
@@ -76,6 +78,13 @@ type services struct {
 	planning *planning.Service
 }
 
+func (p parts) roots() *upgrades.Service {
+	return upgrades.New(upgrades.Config{
+		Dir: p.cfg.UpgradeDir, Inbox: filepath.Join(p.cfg.StateDir, rootdisk.Inbox), Store: p.db, Uploads: p.files,
+		Keys: p.cfg.trusted(), Now: time.Now,
+	})
+}
+
 func newServices(p parts) services {
 	kept := disks.New(p.db, p.env.Backends, p.db.DirectorID(), time.Now)
 	files := archives.Files{Store: p.db, Dir: filepath.Join(p.cfg.StateDir, "archives"), Host: p.host}
@@ -103,6 +112,7 @@ func newServices(p parts) services {
 		conf.Serving = pki.Serving
 	}
 	members := nodes.New(conf)
+	roots := p.roots()
 	return services{
 		parts: p,
 		disks: kept,
@@ -110,10 +120,7 @@ func newServices(p parts) services {
 			Store: p.db, Files: p.files, Backends: p.env.Backends, Gate: p.env.Gate, Dirs: p.cfg.rules().Images,
 			Now: time.Now,
 		}),
-		upgrades: upgrades.New(upgrades.Config{
-			Dir: p.cfg.UpgradeDir, Inbox: filepath.Join(p.cfg.StateDir, rootdisk.Inbox), Store: p.db, Uploads: p.files,
-			Keys: p.cfg.trusted(), Now: time.Now,
-		}),
+		upgrades: roots,
 		releases: releases.New(releases.Config{
 			Store: p.db, Uploads: p.files, Files: p.bundles, Gate: p.env.Gate, Places: places, Now: time.Now,
 		}),
@@ -131,8 +138,8 @@ func newServices(p parts) services {
 		planning: making,
 		nodes:    members,
 		phases: phases.New(phases.Config{
-			Store: p.db, Worlds: reader, Plans: making, Journal: plans, Nodes: members,
-			PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
+			Store: p.db, Worlds: reader, Plans: making, Journal: plans, Nodes: members, Upgrades: roots,
+			Instance: p.instance, Host: p.host, Held: p.held, PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
 		}),
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planner"
+	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -47,6 +48,16 @@ type Nodes interface {
 	Ill(ctx context.Context, cluster string) (ill []string, unseen string, err error)
 }
 
+// Upgrades changes the root of the appliance that this director runs on. *upgrades.Service implements it.
+type Upgrades interface {
+	// State returns which root runs, and how far the last change is; not_found on a machine that is no appliance.
+	State(ctx context.Context) (rootdisk.State, error)
+	// Look checks an uploaded archive, and returns the root in it.
+	Look(ctx context.Context, upload string) (rootdisk.Root, error)
+	// Upgrade asks for the root in the archive.
+	Upgrade(ctx context.Context, upload string, r rootdisk.Request) error
+}
+
 // Config is what New needs.
 type Config struct {
 	Store    *store.Store
@@ -54,6 +65,10 @@ type Config struct {
 	Plans    Plans
 	Journal  Journal
 	Nodes    Nodes
+	Upgrades Upgrades
+	Instance string        // of this director
+	Host     string        // that it runs on
+	Held     func() bool   // whether this director may change nothing now; nil for never
 	PlanLife time.Duration // after which a task that has begun nothing is given up; zero is for never
 	Now      func() time.Time
 }
@@ -123,6 +138,16 @@ func check(r director.PhaseRequest) error {
 		problems = append(problems, director.Field{Path: path, Msg: msg, Hint: hint})
 	}
 	switch {
+	case r.Phase == director.PhaseDirector:
+		if r.Upload == "" {
+			bad("upgrade", "director is for the upgrade in an upload", "name the upload")
+		}
+		if r.Cluster != "" || r.Host != "" || r.Node != "" || r.Provider != "" {
+			bad("host", "director is for the appliance of a director", "leave cluster, host, node and provider out")
+		}
+		if r.Undrained || r.Unmanaged || r.DeleteEmptyDir {
+			bad("drain", "no node is drained for the upgrade of a director", "leave drain and undrained out")
+		}
 	case r.Phase.OnNodes():
 		if (r.Host == "") == (r.Node == "") {
 			bad("host", string(r.Phase)+" is for a host or for a node", "name exactly one of host and node")
@@ -138,6 +163,9 @@ func check(r director.PhaseRequest) error {
 			bad("host", string(r.Phase)+" is for a cluster as a whole", "leave host, node and provider out")
 		}
 	}
+	if r.Phase != director.PhaseDirector && (r.Director != "" || r.Upload != "" || r.Within != 0) {
+		bad("upgrade", "directors are upgraded in the phase director", "leave director and upgrade out")
+	}
 	if r.Install && r.Phase != director.PhaseCluster {
 		bad("install", "clusters are installed in "+string(director.PhaseCluster), "leave it out")
 	}
@@ -150,7 +178,9 @@ func check(r director.PhaseRequest) error {
 // textOf tells what a request asks for, with all that makes it differ from another one.
 func textOf(r director.PhaseRequest) string {
 	text := string(r.Phase) + " of"
-	for _, part := range [][2]string{{"cluster", r.Cluster}, {"host", r.Host}, {"node", r.Node}} {
+	for _, part := range [][2]string{
+		{"cluster", r.Cluster}, {"host", r.Host}, {"node", r.Node}, {"director", r.Director}, {"upload", r.Upload},
+	} {
 		if part[1] != "" {
 			text += " " + part[0] + " " + part[1]
 		}
@@ -161,6 +191,9 @@ func textOf(r director.PhaseRequest) string {
 	var how []string
 	if r.DrainTimeout != 0 {
 		how = append(how, "drain timeout "+r.DrainTimeout.String())
+	}
+	if r.Within != 0 {
+		how = append(how, "within "+r.Within.String())
 	}
 	for word, set := range map[string]bool{
 		"unmanaged": r.Unmanaged, "delete emptydir": r.DeleteEmptyDir, "undrained": r.Undrained, "install": r.Install,
@@ -178,6 +211,9 @@ func textOf(r director.PhaseRequest) string {
 
 // accept finds what a new task is about, and refuses it for what is in its way, other than plans: those it waits for.
 func (s *Service) accept(ctx context.Context, t *director.PhaseTask) error {
+	if t.Request.Phase == director.PhaseDirector {
+		return s.acceptUpgrade(ctx, t)
+	}
 	parts, err := s.parts(ctx, t.Request)
 	if err != nil {
 		return err
@@ -265,7 +301,11 @@ func (s *Service) add(ctx context.Context, t director.PhaseTask) (director.Phase
 			return err
 		}
 		for _, p := range t.Parts {
-			if err := tx.Audit(s.Now(), t.By, string(t.Request.Phase)+" "+t.ID, "Cluster/"+p.Cluster); err != nil {
+			object := "Cluster/" + p.Cluster
+			if p.Upgrade.Host != "" {
+				object = "Appliance/" + p.Upgrade.Host
+			}
+			if err := tx.Audit(s.Now(), t.By, string(t.Request.Phase)+" "+t.ID, object); err != nil {
 				return err
 			}
 		}

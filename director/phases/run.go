@@ -17,21 +17,38 @@ import (
 // move moves the task on as far as it goes now. Of several who ask at once, one moves it and the others see how far it
 // is.
 func (s *Service) move(ctx context.Context, t director.PhaseTask) (View, error) {
+	if t.Finished.IsZero() && s.Held != nil && s.Held() {
+		return s.heldView(ctx, t)
+	}
 	if t.Finished.IsZero() && s.moves.TryLock() {
 		defer s.moves.Unlock()
-		whole := context.WithoutCancel(ctx)
 		var err error
-		// others may have moved it before we had the lock
-		if t, err = s.Store.PhaseTask(whole, t.ID); err == nil && t.Finished.IsZero() {
-			err = s.moveParts(whole, &t)
-		}
-		if err != nil && director.KindOf(err) == director.KindStale { // another director moves it
-			t, err = s.Store.PhaseTask(whole, t.ID)
-		}
-		if err != nil {
+		if t, err = s.moveOn(context.WithoutCancel(ctx), t.ID); err != nil {
 			return View{}, err
 		}
 	}
+	return s.view(ctx, t)
+}
+
+// moveOn moves the task on. The caller has the lock: others may have moved it before.
+func (s *Service) moveOn(ctx context.Context, id string) (director.PhaseTask, error) {
+	t, err := s.Store.PhaseTask(ctx, id)
+	switch {
+	case err != nil || !t.Finished.IsZero():
+		return t, err
+	case t.Request.Phase == director.PhaseDirector:
+		err = s.moveUpgrade(ctx, &t)
+	default:
+		err = s.moveParts(ctx, &t)
+	}
+	if err != nil && director.KindOf(err) == director.KindStale { // another director moves it
+		return s.Store.PhaseTask(ctx, id)
+	}
+	return t, err
+}
+
+// view is the task with its plans.
+func (s *Service) view(ctx context.Context, t director.PhaseTask) (View, error) {
 	v := View{PhaseTask: t, Plans: map[string]plan.View{}}
 	for _, p := range t.Parts {
 		for _, id := range p.Plans {
@@ -297,7 +314,7 @@ func (s *Service) judge(t *director.PhaseTask) {
 		if slices.Index(order, p.State) > slices.Index(order, worst.State) {
 			worst = p
 		}
-		said = append(said, p.Cluster+": "+p.Message)
+		said = append(said, p.Name()+": "+p.Message)
 		final = final && p.Ended
 	}
 	t.State, t.Hint, t.Message = worst.State, worst.Hint, strings.Join(said, "; ")

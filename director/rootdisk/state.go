@@ -77,6 +77,7 @@ const (
 // Change is one change of the root.
 type Change struct {
 	Verb     string    `json:"verb,omitempty"`
+	Task     string    `json:"task,omitempty"` // of an outer plan that asked for it
 	By       string    `json:"by,omitempty"`
 	Stage    Stage     `json:"stage,omitempty"`
 	From     Held      `json:"from,omitzero"`
@@ -96,6 +97,7 @@ type Change struct {
 type Request struct {
 	Verb   string `json:"verb"`
 	By     string `json:"by"`               // the user
+	Task   string `json:"task,omitempty"`   // of an outer plan that asks for it
 	Within int    `json:"within,omitempty"` // seconds for the new root to become healthy
 	Drain  int    `json:"drain"`            // seconds for running steps to end
 	// LoseChanges agrees that a rollback restores the database of before the upgrade.
@@ -127,7 +129,7 @@ func ParseRequest(text []byte) (Request, error) {
 	if r.Within == 0 {
 		r.Within = UsualWithin
 	}
-	if r.Verb != VerbUpgrade && r.Verb != VerbRollback || len(r.By) > 256 ||
+	if r.Verb != VerbUpgrade && r.Verb != VerbRollback || len(r.By) > 256 || len(r.Task) > 128 ||
 		r.Within < LeastWithin || r.Within > MostWithin || r.Drain < 0 || r.Drain > MostDrain {
 		return r, bad
 	}

@@ -103,6 +103,18 @@ func (s *planStore) Peer(ctx context.Context, instance string) (address, host st
 	return rows[0].Address, rows[0].Host, nil
 }
 
+// Instance is a director that gives signs of life.
+type Instance struct{ ID, Host string }
+
+// Instances returns the directors that give signs of life, by their hosts.
+func (s *planStore) Instances(ctx context.Context) ([]Instance, error) {
+	var out []Instance
+	err := s.read.WithContext(ctx).Raw(
+		"SELECT id, host FROM instances WHERE seen_at > 0 ORDER BY host, id",
+	).Scan(&out).Error
+	return out, dbError("store.instances", "instances", err)
+}
+
 // Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of
 // several callers one gets each.
 func (s *planStore) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {

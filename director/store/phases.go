@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
 
 	"github.com/director-kaas/kaas/director"
@@ -74,4 +75,35 @@ func (t *planTx) PutPhaseTask(task director.PhaseTask) error {
 			WithHint("look at it again")
 	}
 	return dbError("store.phase", "task "+task.ID, res.Error)
+}
+
+// OpenPhaseTasks returns the tasks of the phase whose outcome is not final, the oldest first.
+func (s *planStore) OpenPhaseTasks(ctx context.Context, phase director.PhaseName) ([]director.PhaseTask, error) {
+	return openPhaseTasks(s.read.WithContext(ctx), phase)
+}
+
+// OpenPhaseTasks is that of the store. Until the transaction ends, no other one of any director gets them.
+func (t *planTx) OpenPhaseTasks(phase director.PhaseName) ([]director.PhaseTask, error) {
+	if err := t.store.exclusive(t.db, lockPhases); err != nil {
+		return nil, dbError("store.phase", "tasks", err)
+	}
+	return openPhaseTasks(t.db, phase)
+}
+
+func openPhaseTasks(db *gorm.DB, phase director.PhaseName) ([]director.PhaseTask, error) {
+	var rows []phaseRow
+	if err := db.Where("finished_at = 0").Order("started_at, id").Find(&rows).Error; err != nil {
+		return nil, dbError("store.phase", "tasks", err)
+	}
+	var out []director.PhaseTask
+	for _, row := range rows {
+		task, err := row.toDomain()
+		if err != nil {
+			return nil, err
+		}
+		if task.Request.Phase == phase {
+			out = append(out, task)
+		}
+	}
+	return out, nil
 }

@@ -1,6 +1,8 @@
 package store
 
 import (
+	"fmt"
+	"sync"
 	"testing"
 	"time"
 
@@ -64,6 +66,58 @@ func TestPhaseTasks(t *testing.T) {
 		got, err = open().PhaseTask(ctx, "t/1")
 		if diff := cmp.Diff(task, got); diff != "" || err != nil {
 			t.Errorf("%v\n%s", err, diff)
+		}
+	})
+}
+
+// Of two directors that would be upgraded at once, the second sees that the first has begun.
+func TestOpenPhaseTasks(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		stores := []*Store{open(), open()}
+		now := time.Unix(1000, 0).UTC()
+		for _, id := range []string{"a", "b", "other", "ended"} {
+			task := director.PhaseTask{
+				ID: id, Request: director.PhaseRequest{Phase: director.PhaseDirector}, Started: now,
+				Parts: []director.PhasePart{{Upgrade: director.PhaseUpgrade{Host: id}}},
+			}
+			switch id {
+			case "other":
+				task.Request.Phase = director.PhaseCluster
+			case "ended":
+				task.Finished = now
+			}
+			if err := update(t, stores[0], func(tx *Tx) error {
+				_, err := tx.AddPhaseTask(task)
+				return err
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all sync.WaitGroup
+		begun := make([]bool, len(stores))
+		for i, id := range []string{"a", "b"} {
+			all.Go(func() {
+				if err := update(t, stores[i], func(tx *Tx) error {
+					open, err := tx.OpenPhaseTasks(director.PhaseDirector)
+					if err != nil || len(open) != 2 {
+						return fmt.Errorf("%d tasks, %w", len(open), err)
+					}
+					for _, task := range open {
+						if !task.Parts[0].Upgrade.Asked.IsZero() {
+							return nil
+						}
+					}
+					task := open[i]
+					task.Parts[0].Upgrade.Asked, begun[i] = now, task.ID == id
+					return tx.PutPhaseTask(task)
+				}); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		all.Wait()
+		if begun[0] == begun[1] {
+			t.Errorf("begun: %v", begun)
 		}
 	})
 }

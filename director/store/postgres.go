@@ -49,6 +49,7 @@ const (
 	lockIssuer
 	lockCampaigns
 	lockHooks
+	lockPhases
 )
 
 var hasPassword = regexp.MustCompile(`(?i)(^|[\s?&])(password|sslpassword)\s*=`)

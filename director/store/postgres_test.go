@@ -280,6 +280,10 @@ func TestInstances(t *testing.T) {
 		); err != nil {
 			t.Fatal(err)
 		}
+		alive, err := s.Instances(ctx)
+		if diff := cmp.Diff([]Instance{{"a", "host"}, {"b", "host"}}, alive); err != nil || diff != "" {
+			t.Errorf("%v %s", err, diff)
+		}
 		for _, want := range [][]string{{"a", "c"}, nil} { // nobody gets them twice
 			got, err := s.Gone(ctx, now.Add(time.Second), "d")
 			if diff := cmp.Diff(want, got); err != nil || diff != "" {

@@ -57,10 +57,41 @@ func (s *Service) State(_ context.Context) (rootdisk.State, error) {
 			director.KindInternal, opUpgrade, "the state of the appliance's roots cannot be read: %w", err,
 		)
 	}
-	if _, err := os.Lstat(s.inbox(rootdisk.RequestFile)); err == nil && out.Change.Stage.Ended() {
+	if asked, err := os.ReadFile(s.inbox(rootdisk.RequestFile)); err == nil && out.Change.Stage.Ended() {
 		out.Change = rootdisk.Change{Stage: rootdisk.Checking} // it was asked for, and has not begun
+		if r, err := rootdisk.ParseRequest(asked); err == nil {
+			out.Change.Verb, out.Change.Task, out.Change.By = r.Verb, r.Task, r.By
+		}
 	}
 	return out, nil
+}
+
+// Look returns the root in an uploaded archive, after the same checks that Upgrade makes of it. Errors: invalid for an
+// archive that no trusted key signed; conflict for a downgrade, for the root that runs, and while the archive arrives;
+// not_found.
+func (s *Service) Look(ctx context.Context, upload string) (rootdisk.Root, error) {
+	state, err := s.State(ctx)
+	if err != nil {
+		return rootdisk.Root{}, err
+	}
+	path, _, release, err := s.c.Uploads.Take(upload)
+	if err != nil {
+		return rootdisk.Root{}, err
+	}
+	defer release()
+	return s.look(path, state)
+}
+
+func (s *Service) look(path string, state rootdisk.State) (rootdisk.Root, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return rootdisk.Root{}, director.Errorf(director.KindInternal, opUpgrade, "%w", err)
+	}
+	a, err := rootdisk.Open(f, s.c.Keys)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return rootdisk.Root{}, err
+	}
+	return a.Manifest.Root, rootdisk.Newer(state.Running.Root, a.Manifest.Root)
 }
 
 func (s *Service) inbox(name string) string { return filepath.Join(s.c.Inbox, name) }
@@ -78,15 +109,8 @@ func (s *Service) Upgrade(ctx context.Context, upload string, r rootdisk.Request
 		return err
 	}
 	defer release()
-	f, err := os.Open(path)
+	next, err := s.look(path, state)
 	if err != nil {
-		return director.Errorf(director.KindInternal, opUpgrade, "%w", err)
-	}
-	a, err := rootdisk.Open(f, s.c.Keys)
-	if err = errors.Join(err, f.Close()); err != nil {
-		return err
-	}
-	if err := rootdisk.Newer(state.Running.Root, a.Manifest.Root); err != nil {
 		return err
 	}
 	to := s.inbox(rootdisk.UploadFile)
@@ -96,7 +120,7 @@ func (s *Service) Upgrade(ctx context.Context, upload string, r rootdisk.Request
 	if err := os.Link(path, to); err != nil {
 		return director.Errorf(director.KindInternal, opUpgrade, "the upgrade cannot be handed over: %w", err)
 	}
-	if err := s.ask(ctx, r, "Appliance/"+a.Manifest.Version); err != nil {
+	if err := s.ask(ctx, r, "Appliance/"+next.Version); err != nil {
 		return errors.Join(err, os.Remove(to))
 	}
 	return drop()

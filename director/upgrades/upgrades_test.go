@@ -1,8 +1,6 @@
 package upgrades_test
 
 import (
-	"archive/tar"
-	"bytes"
 	"encoding/json"
 	"log/slog"
 	"os"
@@ -13,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/rootdisk/rootdisktest"
 	"github.com/director-kaas/kaas/director/signature"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/upgrades"
@@ -31,49 +30,6 @@ func (u *uploads) Take(id string) (string, func() error, func(), error) {
 	return u.path, func() error { u.dropped = true; return os.Remove(u.path) }, func() {}, nil
 }
 
-// archive writes an upgrade to version v2, whose root nothing reads, and returns the key that signed it.
-func archive(t *testing.T, path string, built int) signature.Keyring {
-	t.Helper()
-	key, err := signature.Generate()
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := json.Marshal(map[string]any{ // JSON is YAML
-		"apiVersion": "kaas/v1", "kind": "Appliance", "metadata": map[string]any{"name": "v2"},
-		"spec": map[string]any{
-			"version": "v2", "built": built, "schema": "0055", "arch": "amd64",
-			"root": map[string]any{"sha256": strings.Repeat("0", 64), "size": 1},
-		},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	sig, err := key.Sign(text, rootdisk.Subject("v2"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	var out bytes.Buffer
-	w := tar.NewWriter(&out)
-	for i, text := range [][]byte{text, sig, {}} {
-		name := []string{rootdisk.ManifestName, rootdisk.ManifestName + signature.Suffix, rootdisk.RootName}[i]
-		h := &tar.Header{Name: name, Mode: 0o644, Size: int64(len(text)), Typeflag: tar.TypeReg}
-		if err := w.WriteHeader(h); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := w.Write(text); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if err := os.WriteFile(path, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	keys, wrong := signature.ReadKeys("trustedKeys", []string{key.Public()})
-	if len(wrong) > 0 {
-		t.Fatal(wrong)
-	}
-	return keys
-}
-
 type fixture struct {
 	*upgrades.Service
 	dir     string
@@ -84,7 +40,11 @@ func appliance(t *testing.T, s rootdisk.State, built int) fixture {
 	t.Helper()
 	dir := t.TempDir()
 	u := &uploads{path: filepath.Join(dir, "arrived")}
-	keys := archive(t, u.path, built)
+	public := rootdisktest.Archive(t, u.path, rootdisk.Root{Version: "v2", Built: int64(built), Schema: "0055"})
+	keys, wrong := signature.ReadKeys("trustedKeys", []string{public})
+	if len(wrong) > 0 {
+		t.Fatal(wrong)
+	}
 	if err := os.Mkdir(filepath.Join(dir, rootdisk.Inbox), 0o700); err != nil {
 		t.Fatal(err)
 	}
@@ -126,17 +86,21 @@ func TestUpgrade(t *testing.T) {
 	if err := f.Upgrade(t.Context(), "none", rootdisk.Request{By: "ann"}); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("without an upload: %v", err)
 	}
-	if err := f.Upgrade(t.Context(), "good", rootdisk.Request{By: "ann", Drain: 7, Within: 300}); err != nil {
+	if root, err := f.Look(t.Context(), "good"); err != nil || root.Version != "v2" {
+		t.Errorf("%+v, %v", root, err)
+	}
+	r := rootdisk.Request{By: "ann", Task: "up7", Drain: 7, Within: 300}
+	if err := f.Upgrade(t.Context(), "good", r); err != nil {
 		t.Fatal(err)
 	}
-	want := rootdisk.Request{Verb: "upgrade", By: "ann", Drain: 7, Within: 300}
+	want := rootdisk.Request{Verb: "upgrade", By: "ann", Task: "up7", Drain: 7, Within: 300}
 	if got := f.asked(t); got != want || !f.uploads.dropped {
 		t.Errorf("asked %+v, dropped: %v", got, f.uploads.dropped)
 	}
 	if _, err := os.Stat(filepath.Join(f.dir, rootdisk.Inbox, rootdisk.UploadFile)); err != nil {
 		t.Error(err)
 	}
-	if s, err := f.State(t.Context()); err != nil || s.Change.Stage != rootdisk.Checking {
+	if s, err := f.State(t.Context()); err != nil || s.Change.Stage != rootdisk.Checking || s.Change.Task != "up7" {
 		t.Errorf("%+v, %v", s, err)
 	}
 	err := f.Upgrade(t.Context(), "good", rootdisk.Request{})

@@ -32,6 +32,7 @@ type ApplianceRoot struct {
 type ApplianceChange struct {
 	Verb     string         `json:"verb,omitempty" doc:"upgrade or rollback."`
 	By       string         `json:"by,omitempty"`
+	Task     string         `json:"task,omitempty" doc:"Of an outer plan that asked for it."`
 	Stage    string         `json:"stage" enum:"checking,writing,draining,saving,trying,done,failed"`
 	From     *ApplianceRoot `json:"from,omitempty"`
 	To       *ApplianceRoot `json:"to,omitempty"`
@@ -81,9 +82,9 @@ func ApplianceOf(s rootdisk.State) Appliance {
 	}
 	if c := s.Change; c.Stage != "" {
 		out.Change = &ApplianceChange{
-			Verb: c.Verb, By: c.By, Stage: string(c.Stage), From: root(c.From), To: root(c.To), Done: c.Done,
-			Total: c.Total, BeganAt: Optional(c.Began), EndedAt: Optional(c.Ended), Reason: c.Reason, Hint: c.Hint,
-			Restores: c.Restores,
+			Verb: c.Verb, By: c.By, Task: c.Task, Stage: string(c.Stage), From: root(c.From), To: root(c.To),
+			Done: c.Done, Total: c.Total, BeganAt: Optional(c.Began), EndedAt: Optional(c.Ended), Reason: c.Reason,
+			Hint: c.Hint, Restores: c.Restores,
 		}
 	}
 	return out

@@ -62,14 +62,15 @@ func startHAProxy(t *testing.T, f *fleet) {
 	})
 }
 
-// directorctl runs the command line as a person at a terminal does, and returns what it says.
-func directorctl(t *testing.T, f *fleet, args ...string) (string, error) {
+// directorctl runs the command line as a person at a terminal does, and returns what it says. Its configuration is in
+// the directory.
+func directorctl(t *testing.T, dir string, args ...string) (string, error) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 3*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(
 		ctx, filepath.Join(binaries(t), "directorctl"),
-		append([]string{"--config", filepath.Join(f.Dir, "directorctl.yaml")}, args...)...,
+		append([]string{"--config", filepath.Join(dir, "directorctl.yaml")}, args...)...,
 	)
 	out, err := cmd.CombinedOutput()
 	return string(out), err
@@ -89,7 +90,7 @@ func TestBehindHAProxy(t *testing.T) {
 	t.Cleanup(api.Close)
 	await(t, "the balancer finds a director that is ready", func() bool { return api.Ready(ctx) == nil })
 	if out, err := directorctl(
-		t, f, "login", "--server", "https://"+f.API, "--ca-file", first.Seen("tls/ca.crt"), "--password-file",
+		t, f.Dir, "login", "--server", "https://"+f.API, "--ca-file", first.Seen("tls/ca.crt"), "--password-file",
 		first.PasswordFile(),
 	); err != nil {
 		t.Fatalf("%v: %s", err, out)
@@ -131,7 +132,7 @@ func (f *fleet) applyAndStrike(
 		must(t, os.WriteFile(file, []byte(rig.Cluster(cluster, "shared", workers)), 0o600))
 		output := make(chan string, 1)
 		go func() {
-			out, err := directorctl(t, f, "apply", "-f", file, "--start", "--wait", "--yes")
+			out, err := directorctl(t, f.Dir, "apply", "-f", file, "--start", "--wait", "--yes")
 			if err != nil {
 				out += "\n" + err.Error()
 			}

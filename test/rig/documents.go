@@ -35,9 +35,12 @@ func (r *Rig) Base(ctx context.Context, sim string, ranges map[string]string) (s
 	doc("Provider", "lab", "{type: sim, sim: "+sim+"}")
 	doc(
 		"Image", "node",
-		fmt.Sprintf("{source: %s, sha256: %q, kubernetes: %s}", image, hex.EncodeToString(sum[:]), Kubernetes),
+		fmt.Sprintf(
+			"{source: %s, sha256: %q, kubernetes: %s, unsigned: made for a test}", image, hex.EncodeToString(sum[:]),
+			Kubernetes,
+		),
 	)
-	doc("Release", "k8s", fmt.Sprintf("{bundle: %s, kubernetes: %s}", bundle, Kubernetes))
+	doc("Release", "k8s", fmt.Sprintf("{bundle: %s, kubernetes: %s, unsigned: made for a test}", bundle, Kubernetes))
 	for name, spec := range ranges {
 		doc("Network", name, spec)
 	}
