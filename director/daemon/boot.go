@@ -203,6 +203,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
 		bundles: b.bundles, types: b.hands.providers,
 		instance: b.instance, host: b.host, held: b.held.Load,
+		fetch:     b.peers.fetcher(b.db, b.files),
 		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
 		own:     b.ownAuthority(b.db, b.env, b.server),
 		backups: b.backups, room: health{b.Daemon}.room,

@@ -337,7 +337,7 @@ func (d *Daemon) startAPI(
 		Manual: manual.Built(), Console: console.Built(),
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,
 	})
-	server := api.NewServer(d.peers.answering(handler, d.services.journal), tlsConfig, d.log)
+	server := api.NewServer(d.peers.answering(handler, d.services.journal, d.services.files), tlsConfig, d.log)
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", d.cfg.Listen)
 	if err != nil {
 		stop()

@@ -49,6 +49,7 @@ type parts struct {
 	instance string   // of this director
 	host     string   // that it runs on
 	held     func() bool
+	fetch    func(ctx context.Context, upload string) error // from another director; nil without peers
 	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
 	logsOf    func(instance string) bool
 	peers     journal.Peers // nil without peers
@@ -139,7 +140,7 @@ func newServices(p parts) services {
 		nodes:    members,
 		phases: phases.New(phases.Config{
 			Store: p.db, Worlds: reader, Plans: making, Journal: plans, Nodes: members, Upgrades: roots,
-			Instance: p.instance, Host: p.host, Held: p.held, PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
+			Instance: p.instance, Host: p.host, Held: p.held, Fetch: p.fetch, PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
 		}),
 	}
 }

@@ -116,13 +116,7 @@ func (c *Client) ask(ctx context.Context, instance string, q url.Values) (*http.
 	if err != nil {
 		return nil, err
 	}
-	u := url.URL{Scheme: "https", Host: address, Path: Path, RawQuery: q.Encode()}
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
-	if err != nil {
-		return nil, away(instance, host, err)
-	}
-	r.Header.Set("Authorization", proof(c.key, instance, r.URL.RequestURI(), c.now().Add(life)))
-	res, err := c.http.Do(r)
+	res, err := c.get(ctx, instance, address, Path, q)
 	if err != nil {
 		return nil, away(instance, host, err)
 	}
@@ -140,6 +134,17 @@ func (c *Client) ask(ctx context.Context, instance string, q url.Values) (*http.
 			WithHint("compare sealing.key and the clocks of the directors, and upgrade older ones")
 	}
 	return nil, &director.Error{Kind: p.Kind, Op: op, Msg: p.Msg, Hint: p.Hint}
+}
+
+// get sends a question with its proof to the instance, which is at the address.
+func (c *Client) get(ctx context.Context, instance, address, path string, q url.Values) (*http.Response, error) {
+	u := url.URL{Scheme: "https", Host: address, Path: path, RawQuery: q.Encode()}
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, u.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	r.Header.Set("Authorization", proof(c.key, instance, r.URL.RequestURI(), c.now().Add(life)))
+	return c.http.Do(r)
 }
 
 // away says that the director that has a log does not answer.

@@ -66,6 +66,9 @@ type Config struct {
 	Journal  Journal
 	Nodes    Nodes
 	Upgrades Upgrades
+	// Fetch brings an upload here from another director of the database; not_found if none has it. It is nil without
+	// other directors.
+	Fetch    func(ctx context.Context, upload string) error
 	Instance string        // of this director
 	Host     string        // that it runs on
 	Held     func() bool   // whether this director may change nothing now; nil for never

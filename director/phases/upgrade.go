@@ -2,6 +2,7 @@ package phases
 
 import (
 	"context"
+	"errors"
 	"reflect"
 	"slices"
 	"strings"
@@ -28,7 +29,9 @@ func (s *Service) acceptUpgrade(ctx context.Context, t *director.PhaseTask) erro
 	}
 	if target.ID == s.Instance {
 		p.Message = "nothing was begun yet"
-		err = s.look(ctx, t.Request.Upload, &p)
+		if err = s.look(ctx, t.Request.Upload, &p); s.Fetch != nil && missing(p, err) {
+			p.Message, err = "another director may have the archive", nil
+		}
 	}
 	if err != nil {
 		return err
@@ -52,7 +55,7 @@ func (s *Service) target(ctx context.Context, host string) (store.Instance, erro
 	var found []store.Instance
 	for _, i := range all {
 		hosts = append(hosts, i.Host)
-		if host == "" || i.Host == host {
+		if host == "" || i.Host == host || i.ID == host {
 			found = append(found, i)
 		}
 	}
@@ -87,6 +90,28 @@ func (s *Service) look(ctx context.Context, upload string, p *director.PhasePart
 	return err
 }
 
+// missing reports whether err of look is about an archive that has not wholly arrived.
+func missing(p director.PhasePart, err error) bool {
+	kind := director.KindOf(err)
+	return err != nil && p.Upgrade.To == "" && (kind == director.KindNotFound || kind == director.KindConflict)
+}
+
+// bring fetches the archive of the task from another director if it is missing here.
+func (s *Service) bring(ctx context.Context, t director.PhaseTask) error {
+	p := t.Parts[0]
+	if s.Fetch == nil || !p.Upgrade.Asked.IsZero() {
+		return nil
+	}
+	p.Upgrade.To = ""
+	if !missing(p, s.look(ctx, t.Request.Upload, &p)) {
+		return nil
+	}
+	if err := s.Fetch(ctx, t.Request.Upload); director.KindOf(err) != director.KindNotFound {
+		return err
+	}
+	return nil // the task waits, and says so
+}
+
 // Tick continues the upgrade of this director that an outer plan asks for. A task that names this director may have
 // been given to another one, so it does not wait to be asked for.
 func (s *Service) Tick(ctx context.Context) error {
@@ -94,17 +119,23 @@ func (s *Service) Tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s.moves.Lock()
-	defer s.moves.Unlock()
 	for _, t := range open {
 		if t.Parts[0].Upgrade.Instance != s.Instance {
 			continue
 		}
-		if _, err := s.moveOn(ctx, t.ID); err != nil {
+		err := s.bring(ctx, t)
+		if err = errors.Join(err, s.tick(ctx, t.ID)); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+func (s *Service) tick(ctx context.Context, id string) error {
+	s.moves.Lock()
+	defer s.moves.Unlock()
+	_, err := s.moveOn(ctx, id)
+	return err
 }
 
 // moveUpgrade moves the task on, if it is about this director, and ends it if its own director is gone.
@@ -184,7 +215,7 @@ func (s *Service) begin(ctx context.Context, t *director.PhaseTask, state rootdi
 	}
 	if director.KindOf(err) == director.KindNotFound {
 		err = director.Errorf(director.KindNotFound, "phases", "the archive is not on %s: %w", s.Host, err).
-			WithHint("send it to that director itself, and not to another one")
+			WithHint("send it again")
 	}
 	if err != nil {
 		if p.Upgrade.To != "" || director.KindOf(err) == director.KindInvalid { // nothing that waits would help
