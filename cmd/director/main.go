@@ -56,6 +56,7 @@ func run(args []string, out io.Writer) error {
 			"       director simulate [flags] [FILE|DIRECTORY ...]  run a simulated director; see director simulate "+
 			"-help\n"+
 			"       director setup COMMAND  set up the appliance that this director is on; see director setup -help\n"+
+			"       director consul-agent DIR  run the agent of Consul next to a director (DIR: its consulDir)\n"+
 			"       director support FILE  write logs and configuration of the appliance, without secrets\n\n")
 		flags.PrintDefaults()
 	}
@@ -74,6 +75,8 @@ func run(args []string, out io.Writer) error {
 		return runSimulate(flags.Args()[1:], out)
 	case "setup":
 		return runSetup(flags.Args()[1:], out)
+	case "consul-agent":
+		return runConsulAgent(flags.Args()[1:])
 	case "support":
 		return runSupport(flags.Args()[1:], out)
 	case "restore":

@@ -27,10 +27,12 @@ type Place struct {
 	Root string // of the files of services; empty for /
 	Data string // where the data disk is mounted
 	User int    // that the director runs as, with its group of the same number; -1 leaves owners as they are
+	// Agent is the group of the agent of Consul next to the director.
+	Agent int
 }
 
-// Default is the place on the appliance. The number of the user is that in images/director/finish.sh.
-func Default() Place { return Place{Data: "/data", User: 900} }
+// Default is the place on the appliance. The numbers of user and group are those in images/director/finish.sh.
+func Default() Place { return Place{Data: "/data", User: 900, Agent: 901} }
 
 func (p Place) etc(name string) string  { return filepath.Join(p.Root, "/etc", name) }
 func (p Place) data(name string) string { return filepath.Join(p.Data, name) }
@@ -163,6 +165,23 @@ func (p Place) directories() error {
 			return director.Errorf(director.KindInternal, opApply, "%s cannot be made: %w", path, err)
 		}
 	}
+	return p.consulDirectory()
+}
+
+// consulDirectory makes the directory in which the director tells the agent of Consul next to it what it runs with. Its
+// files have the agent's group.
+func (p Place) consulDirectory() error {
+	path := p.data(consulDir)
+	err := os.MkdirAll(path, 0o750)
+	if err == nil && p.User >= 0 {
+		err = os.Lchown(path, p.User, p.Agent)
+	}
+	if err == nil {
+		err = os.Chmod(path, 0o750|os.ModeSetgid)
+	}
+	if err != nil {
+		return director.Errorf(director.KindInternal, opApply, "%s cannot be made: %w", path, err)
+	}
 	return nil
 }
 
@@ -239,11 +258,16 @@ func (s Setup) chrony() string {
 	return b.String()
 }
 
+// consulDir is the directory of the agent of Consul on the data disk.
+const consulDir = "consul"
+
 // OwnConfig is the file on the data disk with the administrator's own settings of the director.
 const OwnConfig = "etc/director.yaml"
 
 // fixed are the settings that the appliance alone decides on.
-var fixed = []string{"stateDir", "runDir", "adminPasswordFile", "adminPasswordHashFile", "held", "upgradeDir"}
+var fixed = []string{
+	"stateDir", "runDir", "adminPasswordFile", "adminPasswordHashFile", "held", "upgradeDir", "consulDir",
+}
 
 // ownSettings returns the administrator's own settings of the director. Errors: invalid.
 func (p Place) ownSettings() (map[string]any, error) {
@@ -272,7 +296,7 @@ func (p Place) config(s Setup, addresses []netip.Addr) (string, error) {
 		"adminPasswordHashFile": p.data("setup/admin-password-hash"),
 		"imageDirs":             []string{p.data("images")}, "bundleDirs": []string{p.data("bundles")},
 		"backupDirs": []string{p.data("backups")}, "providerFiles": []string{p.data("etc/providers")},
-		"upgradeDir": p.data(upgradeDir),
+		"upgradeDir": p.data(upgradeDir), "consulDir": p.data(consulDir),
 	}
 	if s.Certificate != "" {
 		all["certificateFile"], all["certificateKeyFile"] = p.data(certificateFile), p.data(certificateKeyFile)

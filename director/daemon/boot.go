@@ -129,7 +129,7 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 	if b.env.Restored, err = recovery.Restored(b.cfg.StateDir); err != nil {
 		return err
 	}
-	b.discovery = b.makeDiscovery(b.db, b.box, b.env)
+	b.discovery = b.makeDiscovery(b.db, b.box, b.env, b.instance)
 	b.env.Registrar = registrar(b.discovery)
 	b.outer = b.makeAuthorities(b.db, b.box)
 	b.env.Outer = b.outer

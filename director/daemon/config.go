@@ -79,6 +79,8 @@ type Config struct {
 	ACME  ACME `yaml:"acme"`
 	Doors `yaml:",inline"`
 
+	// ConsulDir is where the agent of Consul next to this director finds what it is told; empty for no such agent.
+	ConsulDir string `yaml:"consulDir"`
 	// UpgradeDir is where the appliance says which roots it has, and is asked for others; empty elsewhere.
 	UpgradeDir string `yaml:"upgradeDir"`
 	// Held directors begin no work and take no changes until root releases them. The appliance holds that of a root
@@ -151,6 +153,9 @@ func (c Config) Validate() error {
 	}
 	if !filepath.IsAbs(c.StateDir) {
 		p.add("stateDir", "beginning with /", "%q is not an absolute path", c.StateDir)
+	}
+	if c.ConsulDir != "" && !filepath.IsAbs(c.ConsulDir) {
+		p.add("consulDir", "beginning with /", "%q is not an absolute path", c.ConsulDir)
 	}
 	c.checkDatabase(&p)
 	if c.AdminPasswordHashFile != "" && c.AdminPasswordFile != "" {

@@ -2,9 +2,11 @@ package daemon
 
 import (
 	"context"
+	"net/netip"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/consulagent"
 	"github.com/director-kaas/kaas/director/discovery"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/steps"
@@ -14,6 +16,12 @@ import (
 // consulEvery is how often the director looks whether a Consul is to be compared with what is wanted there.
 const consulEvery = 3 * time.Second
 
+// ownAgentEvery is how often the director looks what the agent of Consul next to it is to be told.
+const ownAgentEvery = 5 * time.Second
+
+// consulGossip is the port at which that agent takes gossip.
+const consulGossip = 8301
+
 // consulStore is the store as discovery wants it.
 type consulStore struct{ *store.Store }
 
@@ -22,12 +30,30 @@ func (s consulStore) Machines(ctx context.Context) ([]director.Machine, error) {
 	return s.Store.Machines(ctx, store.MachineFilter{})
 }
 
+// aliveIn asks for the ids of the directors that give signs of life.
+func aliveIn(db *store.Store) func(context.Context) ([]string, error) {
+	return func(ctx context.Context) ([]string, error) {
+		all, err := db.Instances(ctx)
+		ids := make([]string, len(all))
+		for i, one := range all {
+			ids[i] = one.ID
+		}
+		return ids, err
+	}
+}
+
 // makeDiscovery returns what registers clusters in Consuls. Clusters that only pretend are not registered.
-func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env) *discovery.Service {
+func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env, instance string) *discovery.Service {
 	c := discovery.Config{
 		Store: consulStore{db}, Accounts: d.vault(db, box), Tokens: env, Director: db.DirectorID(),
 		URL:      d.cfg.publicURL(),
 		Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
+	}
+	if d.cfg.ConsulDir != "" {
+		c.OwnAgent = discovery.OwnAgent{
+			Dir: consulagent.At(d.cfg.ConsulDir), Instance: instance, Gossip: consulGossip, Ready: d.readyAt,
+			Instances: aliveIn(db),
+		}
 	}
 	if env.Connect == nil {
 		c.Connect = func(ctx context.Context, uid, name, endpoint string) (discovery.API, error) {
@@ -53,6 +79,20 @@ func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env) *d
 // startDiscovery keeps what is registered in Consuls true.
 func (d *Daemon) startDiscovery(ctx context.Context) {
 	d.every(ctx, consulEvery, "compare Consuls with what is wanted there", d.discovery.Tick)
+	d.every(ctx, ownAgentEvery, "tell the director's agent of Consul what it runs with", d.discovery.KeepOwnAgent)
+}
+
+// readyAt returns where programs on this machine may ask whether the director is ready; an invalid address before its
+// API listens.
+func (d *Daemon) readyAt() netip.AddrPort {
+	a := d.apiAddr.Load()
+	switch {
+	case a == nil:
+		return netip.AddrPort{}
+	case a.Addr().IsUnspecified():
+		return netip.AddrPortFrom(netip.MustParseAddr("127.0.0.1"), a.Port())
+	}
+	return netip.AddrPortFrom(a.Addr().Unmap(), a.Port())
 }
 
 // consulCounts returns how the last comparisons went.

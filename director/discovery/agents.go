@@ -93,7 +93,7 @@ func (s *Service) EndAgents(ctx context.Context, consul, uid string) error {
 // cluster returns the cluster as it is now; a zero one if it is gone.
 func (s *Service) cluster(ctx context.Context, uid string) (Cluster, error) {
 	world, err := s.world(ctx)
-	for _, c := range world.Clusters {
+	for _, c := range world.manned() {
 		if c.UID == uid {
 			return c, err
 		}
@@ -262,7 +262,7 @@ func (s *Service) repairAgents(ctx context.Context, h host, doc model.Stored, w 
 	if err := s.removeAgents(ctx, h, name, w, nodes); err != nil || doc.Consul.Credentials == "" {
 		return err
 	}
-	with := slices.DeleteFunc(slices.Clone(w.Clusters), func(c Cluster) bool {
+	with := slices.DeleteFunc(slices.Clone(w.manned()), func(c Cluster) bool {
 		return !c.agentsIn(name) || len(c.Agents.Tokens) == 0
 	})
 	list, err := h.allPolicies(ctx)
@@ -335,7 +335,7 @@ func (s *Service) removeAgents(ctx context.Context, h host, consul string, w Wor
 
 // hasAgent tells whether a node in the Consul is that of a machine with an agent.
 func (w World) hasAgent(consul string, n CatalogNode) bool {
-	return slices.ContainsFunc(w.Clusters, func(c Cluster) bool {
+	return slices.ContainsFunc(w.manned(), func(c Cluster) bool {
 		_, there := c.machine(n.Meta[MetaNode])
 		return there && c.UID == n.Meta[MetaCluster] && c.agentsIn(consul)
 	})
@@ -361,13 +361,13 @@ func absent(w World, consul string, nodes []CatalogNode) []Registered {
 		at[[2]string{n.Meta[MetaCluster], n.Name}] = n
 	}
 	var out []Registered
-	for _, c := range w.Clusters {
+	for _, c := range w.manned() {
 		if !c.agentsIn(consul) {
 			continue
 		}
 		for _, m := range c.Machines {
 			n, there := at[[2]string{c.UID, Node(m.Name)}]
-			if m.Kubernetes == "" || n.Alive {
+			if m.Kubernetes == "" && !c.directors || n.Alive {
 				continue
 			}
 			r := Registered{

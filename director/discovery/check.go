@@ -60,7 +60,7 @@ func (s *Service) Test(ctx context.Context, name string) ([]Finding, error) {
 	}
 	t := &tester{doc: doc, director: s.Director, tokens: slices.ContainsFunc(world.Clusters, func(c Cluster) bool {
 		return c.Consul == name && (c.Syncs || c.WantsAgents)
-	})}
+	}) || doc.Consul.Agents.Director}
 	for _, account := range []string{doc.Consul.Credentials, doc.Consul.Gossip} {
 		if account == "" {
 			continue
@@ -86,6 +86,7 @@ func (s *Service) Test(ctx context.Context, name string) ([]Finding, error) {
 	}
 	if len(well) > 0 {
 		t.ask(ctx, well[0])
+		s.testOwnAgent(ctx, t, well[0])
 	}
 	return t.found, ctx.Err()
 }

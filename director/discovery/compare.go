@@ -59,7 +59,8 @@ func Compare(id string, wanted []Entry, keep map[string]Kept, have Catalog) Chan
 			continue
 		}
 		nodes[n.Name] = n
-		if _, stays := keep[n.Meta[MetaCluster]]; !stays && n.Name != Node(id) {
+		_, stays := keep[n.Meta[MetaCluster]]
+		if n.Name != Node(id) && (!stays || n.Meta[MetaCluster] == "") {
 			leaving[n.Name] = true
 			c.Nodes = append(c.Nodes, n)
 		}

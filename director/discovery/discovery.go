@@ -33,10 +33,12 @@ type Accounts interface {
 }
 
 // Tokens opens what the sync of a cluster and the agents on its nodes are known by in Consul, and says whether it has
-// them.
+// them. Under the id of the director, it keeps what the agents next to directors are known by.
 type Tokens interface {
 	ConsulToken(ctx context.Context, uid string) (director.ConsulToken, bool, error)
 	ConsulAgents(ctx context.Context, uid string) (director.ConsulAgents, bool, error)
+	// SetConsulAgents keeps what agents are known by; nil for none.
+	SetConsulAgents(ctx context.Context, uid string, agents *director.ConsulAgents) error
 }
 
 // API is an API server of a cluster.
@@ -45,7 +47,7 @@ type API interface {
 	Close()
 }
 
-// Config is what New needs. All fields but Connect must be set.
+// Config is what New needs. All fields but OwnAgent and Connect must be set.
 type Config struct {
 	Store    Store
 	Accounts Accounts
@@ -53,6 +55,7 @@ type Config struct {
 	Director string           // id, which marks its entries
 	URL      string           // of the director, which is registered
 	Networks confine.Networks // where a Consul may be
+	OwnAgent OwnAgent         // the agent on this machine; zero for none
 	// Connect connects to an API server at an endpoint. A cluster that has no authorities yet is not_found. Nil where
 	// clusters only pretend: then nothing is registered.
 	Connect func(ctx context.Context, uid, name, endpoint string) (API, error)
@@ -67,6 +70,8 @@ type Service struct {
 
 	mu      sync.Mutex
 	clients map[string]*client // by the name of the Consul
+
+	ownProblem error // of the agent next to this director
 }
 
 // New returns the service.
@@ -131,5 +136,6 @@ func (s *Service) world(ctx context.Context) (World, error) {
 		}
 		w.Clusters = append(w.Clusters, c)
 	}
-	return w, nil
+	w.Directors, err = s.directors(ctx)
+	return w, err
 }

@@ -93,11 +93,17 @@ func (a apiServer) Healthz(context.Context) error {
 func (a apiServer) Close() {}
 
 // account is the one that all credentials have.
-type account struct{ token director.Secret }
+type account struct {
+	token  director.Secret
+	gossip director.Secret // empty for the token there, too
+}
 
 func (a *account) OpenConsul(_ context.Context, _, name string, _ model.Consul) (director.Credentials, error) {
 	if name == "none" {
 		return director.Credentials{}, director.Errorf(director.KindNotFound, "test", "there are no credentials").WithHint("set them")
+	}
+	if name == "gossip" && a.gossip != "" {
+		return director.Credentials{Name: name, Password: a.gossip}, nil
 	}
 	return director.Credentials{Name: name, Password: a.token}, nil
 }
@@ -121,6 +127,12 @@ func (s *sealed) ConsulAgents(_ context.Context, uid string) (director.ConsulAge
 	defer s.mu.Unlock()
 	a, ok := s.agents[uid]
 	return a, ok, nil
+}
+
+// SetConsulAgents implements Tokens.
+func (s *sealed) SetConsulAgents(_ context.Context, uid string, a *director.ConsulAgents) error {
+	s.setAgents(uid, a)
+	return nil
 }
 
 // setAgents keeps what agents are known by; nil for a cluster without.

@@ -111,7 +111,7 @@ func (s *Service) plan(
 	if err != nil {
 		return p, err
 	}
-	if err := p.host.watch(ctx, s.Director, doc.Metadata.Name, &p.world, have); err != nil {
+	if err := s.watch(ctx, p.host, doc.Metadata.Name, &p.world, have); err != nil {
 		return p, err
 	}
 	wanted, keep := Wanted(p.world, doc.Metadata.Name)

@@ -87,7 +87,7 @@ func (s *Service) services(
 	if err != nil {
 		return nil, world, nil, err
 	}
-	if err := h.watch(ctx, s.Director, name, &world, have); err != nil {
+	if err := s.watch(ctx, h, name, &world, have); err != nil {
 		return nil, world, nil, err
 	}
 	wanted, keep := Wanted(world, name)

@@ -47,6 +47,9 @@ type World struct {
 	URL      string // of the director
 	Now      time.Time
 	Clusters []Cluster
+	// Directors are those with an agent next to them, as a cluster whose uid is Director; nil for none.
+	Directors *Cluster
+	Watched   bool // such an agent has the director's entry
 }
 
 // Cluster is a cluster with its living machines.
@@ -63,6 +66,8 @@ type Cluster struct {
 	Agents      *director.ConsulAgents
 	// Watched are the masters, by name, whose agents register their API servers: the director does not.
 	Watched map[string]bool
+
+	directors bool // no cluster, but the directors
 }
 
 // Kept is what stays of a cluster in a Consul, besides what the director wants there.
@@ -103,10 +108,12 @@ func Node(id string) string { return director.ConsulNode(id) }
 func service(cluster string) string { return director.ConsulAPI(cluster) }
 
 // Wanted returns the entries that are wanted in the Consul, sorted by node and id, and the clusters whose nodes stay
-// there, by uid. The state of checks is left open. It is pure.
+// there, by uid; what agents have of the director itself is under "". The state of checks is left open. It is pure.
 func Wanted(w World, consul string) (entries []Entry, keep map[string]Kept) {
 	keep = map[string]Kept{}
-	if e, ok := w.self(); ok {
+	if e, ok := w.self(); ok && w.Watched {
+		keep[""] = Kept{Watched: map[string]bool{e.ID: true}}
+	} else if ok {
 		entries = append(entries, e)
 	}
 	for _, c := range w.Clusters {

@@ -3,6 +3,7 @@ package discovery
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"sync"
 
@@ -10,6 +11,11 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 )
+
+// watch finds out what agents have registered, of the director and of clusters.
+func (s *Service) watch(ctx context.Context, h host, consul string, w *World, have Catalog) error {
+	return errors.Join(h.watch(ctx, s.Director, consul, w, have), h.watchSelf(ctx, s, consul, w, have))
+}
 
 // watch finds out whose API servers are registered by the agents of their masters. An agent has taken over when its
 // entry passes, and keeps it while other members see the agent: until then, and from then on, the director has an entry

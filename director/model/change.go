@@ -137,7 +137,7 @@ var effects = map[Kind]map[string]FieldEffect{
 	KindConsul: merged(
 		of(Later, "no machine depends on it; the director asks and registers by it from then on", "spec.addresses",
 			"spec.datacenter", "spec.domain", "spec.dns", "spec.tls.ca", "spec.tls.serverName", "spec.credentials",
-			"spec.gossip"),
+			"spec.gossip", "spec.agents.director"),
 		of(Later, "new nodes follow it, and those that there are with directorctl rotate consul-token",
 			"spec.agents.join", "spec.agents.program.url", "spec.agents.program.sha256", "spec.agents.program.ca",
 			"spec.agents.autoEncrypt", "spec.agents.networks"),

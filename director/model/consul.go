@@ -35,6 +35,7 @@ type ConsulAgents struct {
 	Program     ConsulProgram  `json:"program,omitzero" doc:"The program consul, for nodes whose image has none. It is not part of releases."`
 	AutoEncrypt bool           `json:"autoEncrypt,omitempty" doc:"Whether agents get client certificates from the servers (auto_encrypt), which need auto_encrypt.allow_tls."`
 	Networks    []netip.Prefix `json:"networks,omitempty" doc:"Networks of the other members of the datacenter. Nodes take gossip from these, from each other and from the IP addresses of join. Default: from everywhere." maxItems:"64"`
+	Director    bool           `json:"director,omitempty" doc:"Whether an agent next to the director registers it, so that what Consul says of it stays true when it dies. consulDir in the director's configuration says where the agent finds what it is told."`
 }
 
 // ConsulProgram is where nodes get the program of Consul.
@@ -225,6 +226,9 @@ func (v *validator) consul(c *Consul) {
 
 func (v *validator) consulAgents(c *Consul) {
 	a := c.Agents
+	if a.Director {
+		v.consulOwnAgent(c)
+	}
 	for i, text := range a.Join {
 		if _, _, ok := gossipServer(text); !ok {
 			v.fail(fmt.Sprintf("spec.agents.join[%d]", i), "such as 10.0.0.11, or consul1.example.org:8301",
@@ -253,6 +257,23 @@ func (v *validator) consulAgents(c *Consul) {
 	}
 	if p.SHA256 == "" {
 		v.fail("spec.agents.program.sha256", "write what sha256sum prints", "is missing: url is not used without it")
+	}
+}
+
+// consulOwnAgent checks what the agent next to the director needs. Unlike nodes, the director's machine may be where
+// everybody is: its gossip is authenticated.
+func (v *validator) consulOwnAgent(c *Consul) {
+	for _, f := range []struct {
+		path, hint string
+		missing    bool
+	}{
+		{"spec.agents.join", "write the addresses of servers", len(c.Agents.Join) == 0},
+		{"spec.gossip", "store the gossip key, and name its credentials", c.Gossip == ""},
+		{"spec.tls.ca", "write the certificates of the authority", c.TLS.CA == ""},
+	} {
+		if f.missing {
+			v.fail(f.path, f.hint, "is empty, and the agent next to the director needs it")
+		}
 	}
 }
 
@@ -348,6 +369,9 @@ func (v *validator) consulAgainst(d *Document, all Set) {
 		case other.Consul != nil && other.Consul.Datacenter == d.Consul.Datacenter:
 			v.fail("spec.datacenter", "keep one document for each datacenter", "%s is the datacenter of %s too",
 				d.Consul.Datacenter, ref)
+		case other.Consul != nil && other.Consul.Agents.Director && d.Consul.Agents.Director:
+			v.fail("spec.agents.director", "have the agent next to the director in one Consul alone",
+				"is so of %s too, and one agent runs next to a director", ref)
 		case other.Cluster != nil && other.Cluster.Discovery.Consul == d.Metadata.Name:
 			if own := other.Cluster.Services.Domain; within(d.Consul.Domain, own) || within(own, d.Consul.Domain) {
 				v.fail("spec.domain", "choose another domain", "%s and %s, the domain of %s, overlap",

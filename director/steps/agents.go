@@ -29,7 +29,7 @@ func (e Env) consulAgents(ctx context.Context, r plan.Run, p step.ConsulTokenPar
 	switch p.Do {
 	case step.TokenEnd:
 		if known {
-			if err := e.Secrets.SetSecret(ctx, p.UID, SecretConsulAgents, nil); err != nil {
+			if err := e.SetConsulAgents(ctx, p.UID, nil); err != nil {
 				return err
 			}
 		}
@@ -44,7 +44,7 @@ func (e Env) consulAgents(ctx context.Context, r plan.Run, p step.ConsulTokenPar
 			return err
 		}
 	}
-	if err := e.setConsulAgents(ctx, p.UID, have); err != nil {
+	if err := e.SetConsulAgents(ctx, p.UID, &have); err != nil {
 		return err
 	}
 	state, err := e.Registrar.KeepAgents(ctx, p.Consul, p.UID)
@@ -53,7 +53,7 @@ func (e Env) consulAgents(ctx context.Context, r plan.Run, p step.ConsulTokenPar
 		return err // a person has to give the right
 	case err == nil && state == director.TokenNone:
 		have.Tokens = nil
-		return e.setConsulAgents(ctx, p.UID, have)
+		return e.SetConsulAgents(ctx, p.UID, &have)
 	}
 	return left(ctx, r, "bringing the tokens of the agents", p.ConsulParams, err)
 }
@@ -150,8 +150,11 @@ func (e Env) ConsulAgents(ctx context.Context, uid string) (director.ConsulAgent
 	return a, true, nil
 }
 
-// setConsulAgents keeps what the agents of the cluster with that uid are known by in Consul.
-func (e Env) setConsulAgents(ctx context.Context, uid string, a director.ConsulAgents) error {
+// SetConsulAgents keeps what the agents of the cluster with that uid are known by in Consul; nil for none.
+func (e Env) SetConsulAgents(ctx context.Context, uid string, a *director.ConsulAgents) error {
+	if a == nil {
+		return e.Secrets.SetSecret(ctx, uid, SecretConsulAgents, nil)
+	}
 	s := sealedAgents{
 		Consul: a.Consul, Gossip: a.Gossip.Reveal(), Former: a.Former,
 		Tokens: make(map[string]sealedAgent, len(a.Tokens)),
