@@ -837,6 +837,15 @@ class DirectorAuthorityChange(_DirectorAuthorityChange, total=False):
     force: bool
 
 
+class _DiscoverRequest(TypedDict):
+    document: str
+
+
+class DiscoverRequest(_DiscoverRequest, total=False):
+    password: str
+    user: str
+
+
 class _Discovered(TypedDict):
     kind: str
     name: str
@@ -2882,6 +2891,21 @@ class Client:
         return self._request(
             "POST", f"/plans/{_quote(id)}/discard",
             headers={"Idempotency-Key": idempotency_key},
+            answer="json",
+        )
+
+    def discover_draft(self, body: DiscoverRequest) -> Discovery:
+        """Tell what a provider has that is not stored yet.
+
+        The answer is that of a stored provider. The document in the request needs a type, an address and an account;
+        the names that are looked for may be missing or wrong. The account is that of the request, or the sealed
+        credentials that the document names, unless those were set for another address. Nothing is stored but who
+        asked which address, in the audit trail. Who asks may also set credentials. One such request of a person runs
+        at a time, for 25 seconds at most.
+        """
+        return self._request(
+            "POST", "/providers/discover",
+            body=body, kind="json",
             answer="json",
         )
 

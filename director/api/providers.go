@@ -28,6 +28,8 @@ type Providers interface {
 	TestProvider(ctx context.Context, name string) ([]hypervisor.Probe, error)
 	// Discover returns what the provider has; unavailable if it does not answer in time.
 	Discover(ctx context.Context, name string) (hypervisor.Discovery, error)
+	// DiscoverDraft is Discover for a provider that need not be stored. Nothing is stored.
+	DiscoverDraft(ctx context.Context, actor string, d providers.Draft) (hypervisor.Discovery, error)
 }
 
 const kindCredentials = "Credentials"
@@ -80,6 +82,17 @@ func (s *clusterRoutes) providers(api huma.API) {
 			"at most. Nothing is changed. At most 500 items of each kind are told.",
 		Errors: []int{http.StatusNotFound, http.StatusServiceUnavailable},
 	}, director.ActPlan, kindProvider, s.discoverProvider)
+	operation(s.server, api, huma.Operation{
+		OperationID: "discover-draft", Method: http.MethodPost, Path: "/providers/discover", Tags: tags,
+		Summary: "Tell what a provider has that is not stored yet",
+		Description: "The answer is that of a stored provider. The document in the request needs a type, an address " +
+			"and an account; the names that are looked for may be missing or wrong. The account is that of the " +
+			"request, or the sealed credentials that the document names, unless those were set for another address. " +
+			"Nothing is stored but who asked which address, in the audit trail. Who asks may also set credentials. " +
+			"One such request of a person runs at a time, for 25 seconds at most.",
+		MaxBodyBytes: 128 << 10,
+		Errors:       []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
+	}, director.ActCredentials, kindProvider, s.discoverDraft)
 	operation(s.server, api, huma.Operation{
 		OperationID: "test-identity-provider", Method: http.MethodPost, Path: "/identity-providers/{name}/test",
 		Tags: tags, Summary: "Ask a directory with people and say what is wrong",
@@ -162,7 +175,23 @@ func (s *clusterRoutes) discoverProvider(
 	if err != nil {
 		return nil, err
 	}
-	out := wire.Discovery{Provider: in.Name, Version: d.Version, Items: make([]wire.Discovered, len(d.Items))}
+	return &body[wire.Discovery]{discoveryOf(in.Name, d)}, nil
+}
+
+func (s *clusterRoutes) discoverDraft(
+	ctx context.Context, a director.Actor, in *struct{ Body wire.DiscoverRequest },
+) (*body[wire.Discovery], error) {
+	d, err := s.Providers.DiscoverDraft(ctx, a.User, providers.Draft{
+		Text: []byte(in.Body.Document), User: in.Body.User, Password: director.Secret(in.Body.Password),
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &body[wire.Discovery]{discoveryOf("", d)}, nil
+}
+
+func discoveryOf(provider string, d hypervisor.Discovery) wire.Discovery {
+	out := wire.Discovery{Provider: provider, Version: d.Version, Items: make([]wire.Discovered, len(d.Items))}
 	for i, f := range d.Items {
 		out.Items[i] = wire.Discovered{
 			Kind: string(f.Kind), In: f.In, Name: f.Name, About: f.About, Problem: f.Problem, SizeBytes: f.Size,
@@ -179,7 +208,7 @@ func (s *clusterRoutes) discoverProvider(
 			Host: u.Host, Problem: publicMessage(u.Err), Hint: director.HintOf(u.Err),
 		})
 	}
-	return &body[wire.Discovery]{out}, nil
+	return out
 }
 
 func credentialsOf(c providers.CredentialsView) wire.Credentials {

@@ -59,6 +59,19 @@ func (c *providerCalls) Discover(ctx context.Context, name string) (wire.Discove
 	return v, err
 }
 
+// DiscoverDraft tells what a provider has that need not be stored. The text is its document. An empty user leaves the
+// account to the document.
+func (c *providerCalls) DiscoverDraft(
+	ctx context.Context, text []byte, user string, password director.Secret,
+) (wire.Discovery, error) {
+	var v wire.Discovery
+	err := c.call(ctx, request{
+		method: http.MethodPost, path: "/providers/discover",
+		body: wire.DiscoverRequest{Document: string(text), User: user, Password: password.Reveal()},
+	}, &v)
+	return v, err
+}
+
 // TestProvider connects to the provider and looks at what the director needs of it.
 func (c *providerCalls) TestProvider(ctx context.Context, name string) (wire.ProviderTest, error) {
 	var v wire.ProviderTest

@@ -310,7 +310,7 @@ func (d *Daemon) ports(
 		Schedules:    schedules.New(s.db, scheduler, time.Now),
 		Providers: providers.New(providers.Config{
 			Vault: d.vault(s.db, box), Backends: s.env.Backends, Director: s.db.DirectorID(), Simulates: h.simulates(),
-			Now: time.Now,
+			Now: time.Now, Open: h.draft, Check: d.docs.CheckAlone,
 		}),
 	}
 }

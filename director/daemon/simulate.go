@@ -12,6 +12,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backups"
+	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/providers"
@@ -27,6 +28,7 @@ import (
 // real.
 type hands struct {
 	open      opener
+	draft     providers.Opener                           // of providers that are not stored
 	providers []string                                   // types that documents may have
 	playbook  string                                     // ansible-playbook, by name or path
 	nodes     func(steps.Backends) steps.Nodes           // nil for the real ones
@@ -72,6 +74,9 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 		accounts := d.vault(db, box).Open
 		return hands{
 			open: openReal(accounts, d.cfg.rules(), d.log), providers: realProviders, playbook: d.cfg.AnsiblePlaybook,
+			draft: func(name string, p model.Provider, a providers.Accounts) (hypervisor.Backend, error) {
+				return openReal(account(a), d.cfg.rules(), d.log)(name, p)
+			},
 			nodes: func(steps.Backends) steps.Nodes { return d.nodes },
 		}, nil
 	}
@@ -81,7 +86,11 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 	}
 	d.onStop(func(context.Context) error { return s.Close() })
 	return hands{
-		open: s.Backend, providers: append([]string{model.ProviderSim}, realProviders...), playbook: s.Playbook(),
+		open: s.Backend,
+		draft: func(_ string, p model.Provider, _ providers.Accounts) (hypervisor.Backend, error) {
+			return s.Draft(p), nil
+		},
+		providers: append([]string{model.ProviderSim}, realProviders...), playbook: s.Playbook(),
 		nodes:   func(b steps.Backends) steps.Nodes { return simulatedNodes{b, s} },
 		connect: func(kubeconfig []byte) (steps.API, error) { return s.Connect(kubeconfig) }, transfer: s,
 	}, nil

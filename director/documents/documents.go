@@ -103,24 +103,7 @@ func (s *Service) validate(docs []model.Document) error {
 	var problems []director.Field
 	seen := map[model.Ref]bool{}
 	for i := range docs {
-		_, err := model.Validate(&docs[i])
-		problems = append(problems, director.FieldsOf(err)...)
-		var further []director.Field
-		if d := docs[i].Schedule; d != nil && s.c.CheckSchedule != nil {
-			further = s.c.CheckSchedule(*d)
-		}
-		if d := docs[i].IdentityProvider; d != nil && s.c.CheckIdentity != nil {
-			further = s.c.CheckIdentity(*d)
-		}
-		if d := docs[i].CertificateAuthority; d != nil && s.c.CheckAuthority != nil && err == nil {
-			further = s.c.CheckAuthority(*d)
-		}
-		for _, f := range further {
-			f.Path = docs[i].Ref().String() + ": " + f.Path
-			problems = append(problems, f)
-		}
-		problems = append(problems, s.checkType(&docs[i])...)
-		problems = append(problems, s.checkConfined(&docs[i])...)
+		problems = append(problems, s.alone(&docs[i])...)
 		if ref := docs[i].Ref(); seen[ref] {
 			problems = append(problems, director.Field{
 				Path: ref.String(), Msg: "is there twice in what was applied", Hint: "keep one",
@@ -130,6 +113,32 @@ func (s *Service) validate(docs []model.Document) error {
 		}
 	}
 	return director.Invalid("documents.apply", "nothing was applied: the documents have problems", problems)
+}
+
+// CheckAlone returns everything that is wrong with the document by itself, as an apply does.
+func (s *Service) CheckAlone(d *model.Document) error {
+	return director.Invalid("documents.check", "the document has problems", s.alone(d))
+}
+
+func (s *Service) alone(d *model.Document) []director.Field {
+	_, err := model.Validate(d)
+	problems := director.FieldsOf(err)
+	var further []director.Field
+	if d.Schedule != nil && s.c.CheckSchedule != nil {
+		further = s.c.CheckSchedule(*d.Schedule)
+	}
+	if d.IdentityProvider != nil && s.c.CheckIdentity != nil {
+		further = s.c.CheckIdentity(*d.IdentityProvider)
+	}
+	if d.CertificateAuthority != nil && s.c.CheckAuthority != nil && err == nil {
+		further = s.c.CheckAuthority(*d.CertificateAuthority)
+	}
+	for _, f := range further {
+		f.Path = d.Ref().String() + ": " + f.Path
+		problems = append(problems, f)
+	}
+	problems = append(problems, s.checkType(d)...)
+	return append(problems, s.checkConfined(d)...)
 }
 
 // try refuses certificate authorities that turn out to be of no use. What the author may not store is not used.

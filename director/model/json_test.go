@@ -40,7 +40,7 @@ func TestStoredDocumentsMeanTheSame(t *testing.T) {
 	)
 	for _, text := range texts {
 		got, err := ParseStored(text)
-		want, wantErr := parse(text, "", false)
+		want, wantErr := parse(text, &decoder{})
 		if diff := cmp.Diff(want, got, cmpopts.EquateComparable(netip.Addr{}, netip.Prefix{})); diff != "" {
 			t.Errorf("%s (-YAML +JSON):\n%s", text, diff)
 		}
@@ -67,7 +67,7 @@ func BenchmarkParseStored(b *testing.B) {
 		}
 	}
 	for name, read := range map[string]func([]byte) ([]Document, error){
-		"json": ParseStored, "yaml": func(text []byte) ([]Document, error) { return parse(text, "", false) },
+		"json": ParseStored, "yaml": func(text []byte) ([]Document, error) { return parse(text, &decoder{}) },
 	} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()

@@ -99,6 +99,21 @@ func demoSet() Set {
 	return SetOf(docs)
 }
 
+// A document that is being written may lack fields, and has no others for that.
+func TestPartOfADocument(t *testing.T) {
+	t.Parallel()
+	const head = "apiVersion: kaas/v1\nkind: Provider\nmetadata: {name: p}\nspec: "
+	docs, err := ParsePart([]byte(head+"{type: vsphere, vsphere: {url: vc}}\n"), "text")
+	if err != nil || len(docs) != 1 || docs[0].Provider.VSphere.URL != "vc" {
+		t.Errorf("got %+v, %v", docs, err)
+	}
+	for _, wrong := range []string{"{type: vsphere, vsphere: {hosts: 3}}", "{type: vsphere, center: x}", "[", ""} {
+		if _, err := ParsePart([]byte(head+wrong+"\n"), "text"); director.KindOf(err) != director.KindInvalid {
+			t.Errorf("%s: %v", wrong, err)
+		}
+	}
+}
+
 func TestDemoIsValid(t *testing.T) {
 	t.Parallel()
 	docs, err := Parse([]byte(read(t, "testdata/demo.yaml")), "demo.yaml")

@@ -26,7 +26,15 @@ func Parse(text []byte, source string) ([]Document, error) {
 	if err := tooLarge(overBudget(text, source)); err != nil {
 		return nil, err
 	}
-	return parse(text, source, true)
+	return parse(text, &decoder{source: source, bounded: true})
+}
+
+// ParsePart is Parse for documents that are still being written: a field of a spec that is missing is no problem.
+func ParsePart(text []byte, source string) ([]Document, error) {
+	if err := tooLarge(overBudget(text, source)); err != nil {
+		return nil, err
+	}
+	return parse(text, &decoder{source: source, bounded: true, part: true})
 }
 
 // ParseStored reads what EncodeJSON wrote. It has no budgets, so that documents of the time before a limit can still be
@@ -36,7 +44,7 @@ func ParseStored(text []byte) ([]Document, error) {
 		d := decoder{}
 		return d.documents(node)
 	}
-	return parse(text, "", false)
+	return parse(text, &decoder{})
 }
 
 // documents returns the one document of the node.
@@ -53,9 +61,9 @@ func tooLarge(problems []director.Field) error {
 	return director.Invalid("model.parse", "the documents are too large", problems)
 }
 
-func parse(text []byte, source string, bounded bool) ([]Document, error) {
+func parse(text []byte, d *decoder) ([]Document, error) {
 	var docs []Document
-	d := decoder{source: source, bounded: bounded}
+	source := d.source
 	dec := yaml.NewDecoder(bytes.NewReader(text))
 	for {
 		var node yaml.Node
@@ -94,6 +102,7 @@ func parse(text []byte, source string, bounded bool) ([]Document, error) {
 type decoder struct {
 	source   string
 	bounded  bool
+	part     bool // what is missing is no problem
 	problems []director.Field
 	failed   int // problems, with those that are not kept
 }
@@ -247,7 +256,7 @@ func (d *decoder) structure(n *yaml.Node, path string, target reflect.Value) {
 		d.value(v, join(path, key), target.FieldByIndex(f.index))
 	})
 	for _, f := range fields {
-		if f.tag.Get("required") == "true" && !seen[f.name] {
+		if f.tag.Get("required") == "true" && !seen[f.name] && !d.part {
 			d.fail(n, join(path, f.name), "is missing", "")
 		}
 	}

@@ -31,13 +31,18 @@ func (s *Service) Discover(ctx context.Context, name string) (hypervisor.Discove
 	soon, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	d, err := s.discover(soon, op, name)
-	if err != nil && ctx.Err() == nil && soon.Err() != nil {
-		return hypervisor.Discovery{}, director.Errorf(
-			director.KindUnavailable, op, "provider %s does not answer within %s", name, s.Patience,
-		).
-			WithHint("find out what is slow: directorctl provider test %s; names can be typed meanwhile", name)
+	return d, s.late(ctx, soon, op, name, err)
+}
+
+// late is err, or that the provider took longer than anyone waits. soon is ctx with that end.
+func (s *Service) late(ctx, soon context.Context, op, name string, err error) error {
+	if err == nil || ctx.Err() != nil || soon.Err() == nil {
+		return err
 	}
-	return d, err
+	return director.Errorf(
+		director.KindUnavailable, op, "provider %s does not answer within %s", name, s.Patience,
+	).
+		WithHint("find out what is slow: directorctl provider test %s; names can be typed meanwhile", name)
 }
 
 func (s *Service) discover(ctx context.Context, op, name string) (hypervisor.Discovery, error) {
@@ -50,6 +55,11 @@ func (s *Service) discover(ctx context.Context, op, name string) (hypervisor.Dis
 	if err != nil {
 		return hypervisor.Discovery{}, err
 	}
+	return tell(ctx, op, name, b)
+}
+
+// tell asks the back end what it has.
+func tell(ctx context.Context, op, name string, b hypervisor.Backend) (hypervisor.Discovery, error) {
 	teller, ok := hypervisor.Capability[hypervisor.Discoverer](b)
 	if !ok {
 		return hypervisor.Discovery{}, director.Errorf(

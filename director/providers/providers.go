@@ -28,12 +28,18 @@ type Config struct {
 	Simulates bool   // passwords are sent nowhere
 	Now       func() time.Time
 	Patience  time.Duration // how long a discovery may take; 0 is DiscoveryPatience
+
+	// Open opens the back end of a provider that is not stored. The caller closes it.
+	Open Opener
+	// Check returns everything that is wrong with a document by itself, as an apply does.
+	Check func(*model.Document) error
 }
 
 // Service sets credentials, tests providers and tells what they have. It is safe for concurrent use.
 type Service struct {
 	Config
 	discoveries keyed.Locks // by provider
+	drafts      keyed.Locks // by who looks at them
 }
 
 // New returns the service.

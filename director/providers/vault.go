@@ -32,23 +32,54 @@ type Vault struct {
 // Open returns the credentials that the provider names. Credentials that have no place yet get those of all providers
 // that name them. Errors: conflict when they were set for other places.
 func (v Vault) Open(ctx context.Context, provider string, s model.VSphere) (director.Credentials, error) {
-	const op = "providers.credentials"
-	here, err := v.place(s)
+	here, err := v.placeOfVSphere(provider, s)
 	if err != nil {
-		return director.Credentials{}, director.Errorf(
-			director.KindInvalid, op, "provider %s: spec.vsphere.caFile cannot be read", provider,
-		).
-			WithHint("put the certificates there on the director, in PEM form; or correct spec.vsphere.caFile")
+		return director.Credentials{}, err
 	}
-	return v.openFor(ctx, s.Credentials, here, func(row director.Credentials) error {
+	return v.openFor(ctx, s.Credentials, here, setForAnother(provider))
+}
+
+// Peek is Open for a provider that may not be stored yet. It binds the credentials to nothing; those that are bound
+// elsewhere are not opened. Its caller has made sure that the person may set credentials: those that are bound to
+// nothing are opened for any place.
+func (v Vault) Peek(ctx context.Context, provider string, s model.VSphere) (director.Credentials, error) {
+	here, err := v.placeOfVSphere(provider, s)
+	if err != nil {
+		return director.Credentials{}, err
+	}
+	row, err := openSealed(ctx, v.Store, v.Sealer, s.Credentials)
+	if err != nil {
+		return director.Credentials{}, err
+	}
+	if places := row.inside.Places; len(places) > 0 && !slices.Contains(places, here) {
+		return director.Credentials{}, setForAnother(provider)(row.Credentials)
+	}
+	return row.Credentials, nil
+}
+
+// setForAnother is the error of credentials that were set for another vCenter than the provider's.
+func setForAnother(provider string) func(director.Credentials) error {
+	return func(row director.Credentials) error {
 		return director.Errorf(
-			director.KindConflict, op,
+			director.KindConflict, "providers.credentials",
 			"the credentials %s were not set for the address and the certificate of provider %s", row.Name, provider,
 		).
 			WithHint("compare url, thumbprint and caFile of the provider with what vCenter's own console shows; "+
 				"then set the credentials again: "+
 				"directorctl provider credentials set %s --user %s --password-file FILE", row.Name, row.User)
-	})
+	}
+}
+
+// placeOfVSphere is place with an error that names the provider.
+func (v Vault) placeOfVSphere(provider string, s model.VSphere) (string, error) {
+	here, err := v.place(s)
+	if err != nil {
+		return "", director.Errorf(
+			director.KindInvalid, "providers.credentials", "provider %s: spec.vsphere.caFile cannot be read", provider,
+		).
+			WithHint("put the certificates there on the director, in PEM form; or correct spec.vsphere.caFile")
+	}
+	return here, nil
 }
 
 // OpenIdentity is Open for a directory with people. The account's user is its distinguished name.

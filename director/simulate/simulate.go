@@ -113,6 +113,22 @@ func (s *Simulation) Backend(provider string, p model.Provider) (hypervisor.Back
 	if err != nil {
 		return nil, err
 	}
+	settings := s.equip(w.World, p)
+	s.mu.Lock()
+	w.boot, w.jitter = time.Duration(settings.Boot), time.Duration(settings.BootJitter)
+	s.mu.Unlock()
+	return sim.Open(w.World), nil
+}
+
+// Draft opens a back end for a provider that is not stored, in a world that nothing is left of.
+func (s *Simulation) Draft(p model.Provider) hypervisor.Backend {
+	w := sim.NewWorld()
+	s.equip(w, p)
+	return sim.Open(w)
+}
+
+// equip gives the world what the provider says, and returns it.
+func (s *Simulation) equip(w *sim.World, p model.Provider) *model.Sim {
 	settings := p.Sim
 	if p.Type != model.ProviderSim || settings == nil {
 		settings = s.settings.double(p)
@@ -131,10 +147,7 @@ func (s *Simulation) Backend(provider string, p model.Provider) (hypervisor.Back
 	}
 	w.SetHosts(hosts...)
 	w.SetWeather(uint64(settings.Seed), timings) //nolint:gosec // any number will do
-	s.mu.Lock()
-	w.boot, w.jitter = time.Duration(settings.Boot), time.Duration(settings.BootJitter)
-	s.mu.Unlock()
-	return sim.Open(w.World), nil
+	return settings
 }
 
 // world opens the world of the provider at its first use.

@@ -9,6 +9,13 @@ type Discovery struct {
 	Unseen   []DiscoveredUnseen `json:"unseen,omitempty" doc:"Hosts that did not answer, of which nothing is told."`
 }
 
+// DiscoverRequest is a provider that is asked what it has. It need not be stored.
+type DiscoverRequest struct {
+	Document string `json:"document" maxLength:"65536" doc:"Text of the provider's document, as YAML or JSON. Only its type, its addresses and its account have to be right."`
+	User     string `json:"user,omitempty" maxLength:"256" doc:"Account of a vCenter for this request alone, instead of the one that the document names."`
+	Password string `json:"password,omitempty" maxLength:"4096" doc:"Of that account. It is stored nowhere." format:"password"`
+}
+
 // Discovered is one thing that a provider has.
 type Discovered struct {
 	Kind            string `json:"kind" enum:"host,storage_pool,network,bridge,datacenter,cluster,resource_pool,datastore,port_group,folder,template"`

@@ -82,6 +82,25 @@ func (p *Providers) Discover(ctx context.Context, name string) (hypervisor.Disco
 	if err != nil {
 		return hypervisor.Discovery{}, err
 	}
+	return discovery(d.Metadata.Labels["broken"] != ""), nil
+}
+
+// DiscoverDraft tells of one host, and of the account at a vCenter.
+func (p *Providers) DiscoverDraft(_ context.Context, actor string, d providers.Draft) (hypervisor.Discovery, error) {
+	docs, err := model.Parse(d.Text, "document")
+	if err != nil {
+		return hypervisor.Discovery{}, err
+	}
+	out := discovery(docs[0].Metadata.Labels["broken"] != "")
+	if d.User != "" {
+		out.Items = []hypervisor.Discovered{{
+			Kind: hypervisor.FoundDatacenter, Name: "/DC0", About: "seen by " + d.User + " for " + actor,
+		}}
+	}
+	return out, nil
+}
+
+func discovery(broken bool) hypervisor.Discovery {
 	out := hypervisor.Discovery{
 		Version: "libvirt 9.0.0",
 		Items: []hypervisor.Discovered{
@@ -97,13 +116,13 @@ func (p *Providers) Discover(ctx context.Context, name string) (hypervisor.Disco
 			{Kind: hypervisor.FoundBridge, In: "host1", Name: "br0", About: "eth0"},
 		},
 	}
-	if d.Metadata.Labels["broken"] != "" {
+	if broken {
 		out.Left = map[hypervisor.DiscoveredKind]int{hypervisor.FoundBridge: 12}
 		out.Unseen = []hypervisor.HostState{{Host: "host2", Err: director.Errorf(
 			director.KindUnavailable, "apitest.discover", "host host2 does not answer within 15s").
 			WithHint("look at the host and at the network")}}
 	}
-	return out, nil
+	return out
 }
 
 // TestProvider looks at nothing.

@@ -1,6 +1,8 @@
 // Flow 1: an empty director leads through provider, network, image and release to a cluster. Its plan is made in
 // secondCluster.spec.ts.
-import { accessible, expect, login, picture, test as base } from './fixtures'
+import { writeFileSync } from 'node:fs'
+import { join } from 'node:path'
+import { accessible, expect, login, picture, test as base, write } from './fixtures'
 import { Director } from './director'
 
 const test = base.extend<object, { director: Director }>({
@@ -79,15 +81,50 @@ test('the first cluster of an empty director', async ({ page, director }) => {
   expect(director.ctl('get', 'clusters')).toContain('shop')
 })
 
-test('a new provider is stored on the way, and its pools are chosen', async ({ page, director }) => {
+test('a provider that is not stored is asked what it has, and its pools and bridges are chosen', async ({
+  page,
+  director,
+}) => {
   await login(page, director, '/clusters/new?step=provider')
   await page.getByLabel('Describe a new one').check()
   await page.getByLabel('Name', { exact: true }).fill('rack2')
-  await page.getByRole('button', { name: 'Store this provider, and look at what it has' }).click()
-  await expect(page.getByText('The choices are what rack2 has')).toBeVisible()
   const pool = page.getByLabel('Storage pool')
+  await expect(pool).toHaveJSProperty('tagName', 'INPUT')
+  await page.getByRole('button', { name: 'Look at what it has' }).click()
+  await expect(page.getByText('The choices are what rack2 has')).toBeVisible()
   await expect(pool).toHaveJSProperty('tagName', 'SELECT')
   await expect(pool.locator('option', { hasText: 'free' })).toHaveCount(1)
   await accessible(page)
   await picture(page, 'new-cluster-discovery')
+  await page.getByRole('link', { name: /^Next: Network/ }).click()
+  await page.getByLabel('Describe a new one').check()
+  await page.getByLabel('Mode').selectOption('bridge')
+  await expect(page.getByLabel('Bridge')).toHaveJSProperty('tagName', 'SELECT') // it is not asked again
+  await page.getByLabel('Bridge').selectOption('br0')
+  await expect(page.getByRole('textbox', { name: 'Documents' })).toContainText('bridge: br0')
+  expect(director.ctl('get', 'providers')).not.toContain('rack2')
 })
+
+test('a vCenter that is not stored is asked with its sealed credentials', async ({ page, director }) => {
+  await login(page, director, '/apply?template=Provider')
+  await write(page.getByRole('textbox', { name: 'New Provider' }), center)
+  const look = page.getByRole('button', { name: 'Look at what it has' })
+  await look.click()
+  await expect(page.getByText('there are no credentials "vcenter"').first()).toBeVisible()
+  const file = join(director.dir, 'vcenter.secret')
+  writeFileSync(file, 'a secret of vCenter')
+  director.ctl('provider', 'credentials', 'set', 'vcenter', '--user', 'kaas@vsphere.local', '--password-file', file)
+  await page.getByRole('button', { name: 'Try again' }).first().click()
+  await expect(page.getByText('The choices are what center has')).toBeVisible()
+  expect(director.ctl('get', 'providers')).not.toContain('center')
+})
+
+const center = `apiVersion: kaas/v1
+kind: Provider
+metadata: {name: center}
+spec:
+  type: vsphere
+  vsphere:
+    url: https://vcenter.example.org/sdk
+    credentials: vcenter
+`

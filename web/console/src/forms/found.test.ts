@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { about, choices, has, type Found } from './found'
+import { about, addressOf, choices, has, type Found } from './found'
 
 const items: Found[] = [
   {
@@ -50,4 +50,16 @@ test('a document may have a name or a path', () => {
 test('a host says what it has left', () => {
   const host: Found = { kind: 'host', name: 'h', cpus: 8, memory_bytes: 2 ** 35, memory_free_bytes: 2 ** 34, vms: 3 }
   expect(about(host)).toBe('8 CPUs, 16 GiB of 32 GiB memory free, 3 VMs')
+})
+
+test('the address of a provider changes with what it is asked by, and not with what is chosen', () => {
+  const text = (host: string, pool: string) =>
+    `kind: Provider\nmetadata: {name: a}\nspec:\n  type: libvirt\n  libvirt:\n    hosts:\n` +
+    `      - {name: h1, uri: "qemu+ssh://${host}/system", pool: ${pool}}\n`
+  expect(addressOf(text('one', 'default'))).toBe(addressOf(text('one', 'fast')))
+  expect(addressOf(text('one', 'default'))).not.toBe(addressOf(text('two', 'default')))
+  const center = (rest: string) => `kind: Provider\nspec: {type: vsphere, vsphere: {url: vc, ${rest}}}\n`
+  expect(addressOf(center('cluster: a'))).toBe(addressOf(center('cluster: b')))
+  expect(addressOf(center('credentials: a'))).not.toBe(addressOf(center('credentials: b')))
+  expect(addressOf('not: [a document')).toBe(addressOf(''))
 })

@@ -1,6 +1,7 @@
 // What a provider has, as choices of the fields of a form.
 import type { Schemas } from '../api/client'
 import { size } from '../ui/size'
+import { get } from './tree'
 
 export type Found = Schemas['Discovered']
 export type FoundKind = Found['kind']
@@ -55,4 +56,17 @@ export function choices(items: Found[], kind: FoundKind, place?: string): [value
 // has reports whether a value of a document is one of the names, written as a path or not.
 export function has(names: [value: string, text: string][], value: string): boolean {
   return names.some(([n]) => n === value || last(n) === value)
+}
+
+const ofVSphere = ['url', 'thumbprint', 'caFile', 'credentials', 'user', 'passwordFile']
+
+// addressOf is all that the text of a provider says of where it is and who asks there. What a provider has is found
+// again when this changes, and not when a name is chosen.
+export function addressOf(text: string): string {
+  const value = (...path: (string | number)[]) => get(text, 'Provider', ['spec', ...path])
+  const hosts = Array.from({ length: Number(value('libvirt', 'hosts') ?? 0) }, (_, i) => [
+    value('libvirt', 'hosts', i, 'name'),
+    value('libvirt', 'hosts', i, 'uri'),
+  ])
+  return JSON.stringify([value('type'), hosts, ofVSphere.map((name) => value('vsphere', name))])
 }

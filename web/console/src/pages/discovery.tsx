@@ -1,8 +1,11 @@
 import { Button, Card, CardBody, CardTitle, Content, Spinner } from '@patternfly/react-core'
 import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
-import { api, list, type Schemas } from '../api/client'
+import { useQuery } from '@tanstack/react-query'
+import { api, client, list, type Schemas } from '../api/client'
+import { must } from '../api/must'
 import { useMe } from '../app/me'
-import { foundWords, type Found, type FoundKind } from '../forms/found'
+import { addressOf, foundWords, type Found, type FoundKind } from '../forms/found'
+import { only } from '../forms/tree'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Command, quoted } from '../ui/command'
@@ -31,9 +34,53 @@ export function useDiscovery(provider: string | undefined) {
 
 export type Discovery = Schemas['Discovery']
 
+interface Asked {
+  data: Discovery | undefined
+  error: unknown
+  isLoading: boolean
+  isFetching: boolean
+  refetch: () => unknown
+}
+
+// useDraftDiscovery asks a provider of the text what it has, when a person wants it: it need not be stored. The answer
+// holds for as long as the text leads to the same place.
+export function useDraftDiscovery(text: string): Asked {
+  return useQuery({
+    queryKey: ['discovery of a draft', addressOf(text)],
+    queryFn: () => must(client.POST('/providers/discover', { body: { document: only(text, 'Provider') } })),
+    enabled: false,
+    retry: false,
+  })
+}
+
+interface LookAtDraftProps {
+  provider: string
+  of: Asked
+}
+
+// LookAtDraft asks a provider that is not stored.
+export function LookAtDraft({ provider, of }: LookAtDraftProps) {
+  const me = useMe()
+  if (me.scope !== 'all' || me.role !== 'admin') return null
+  if (of.data || of.error || of.isFetching) return <Looking provider={provider} of={of} />
+  return (
+    <div className="stack">
+      <Actions>
+        <Button variant="secondary" onClick={() => void of.refetch()}>
+          Look at what it has
+        </Button>
+      </Actions>
+      <p className="hint">
+        The address and the account are enough to look; nothing is stored. Then you can choose names instead of typing
+        them.
+      </p>
+    </div>
+  )
+}
+
 interface LookingProps {
   provider: string
-  of: ReturnType<typeof useDiscovery>
+  of: Asked
 }
 
 // Looking says what the choices of a form come from, or why there are none: names can be typed all the same.

@@ -7,7 +7,7 @@ import type { Known } from '../forms/first'
 import type { Kind } from '../forms/kinds'
 import type { Mark } from '../forms/places'
 import { broken, get, partOf } from '../forms/tree'
-import { Looking, useDiscovery } from './discovery'
+import { LookAtDraft, Looking, useDiscovery, useDraftDiscovery } from './discovery'
 import { knownDocuments } from './known'
 import { Pools } from './pools'
 
@@ -28,7 +28,9 @@ export function DocumentForm({ kind, text, marks, edit }: DocumentFormProps) {
   const provider = kind === 'Provider' ? partOf(text, kind)?.name : String(get(text, kind, ['spec', 'provider']) ?? '')
   const there = !!provider && (known.Provider ?? []).includes(provider)
   const looks = kind !== 'Cluster' && there
-  const discovery = useDiscovery(looks ? provider : undefined)
+  const stored = useDiscovery(looks ? provider : undefined)
+  const draft = useDraftDiscovery(text)
+  const drafted = kind === 'Provider' && !!provider && !there
   if (broken(text) || !partOf(text, kind)) return null
   const names = (of: Kind) => list(known[of as keyof Known])
   return (
@@ -44,9 +46,10 @@ export function DocumentForm({ kind, text, marks, edit }: DocumentFormProps) {
               names={names}
               marks={marks}
               edit={edit}
-              found={list(discovery.data?.items)}
+              found={list((drafted ? draft : stored).data?.items)}
             />
-            {looks && <Looking provider={provider} of={discovery} />}
+            {looks && <Looking provider={provider} of={stored} />}
+            {drafted && <LookAtDraft provider={provider} of={draft} />}
           </Form>
           <p className="hint">The form writes the text, which has everything else that can be set.</p>
         </CardBody>

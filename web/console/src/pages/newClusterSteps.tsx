@@ -13,18 +13,15 @@ import {
 import { useState } from 'react'
 import { Link } from 'react-router'
 import { api, list } from '../api/client'
-import { edits, useMe } from '../app/me'
+import { useMe } from '../app/me'
 import { autoSize, fields, sizes, workersOf } from '../forms/fields'
 import { describe, providerType, referred, refer, rename, useKnown, type Ground, type Known } from '../forms/first'
 import { FormFields } from '../forms/formFields'
 import type { Kind } from '../forms/kinds'
 import type { Mark } from '../forms/places'
-import { get, only, partOf, set } from '../forms/tree'
-import { Actions } from '../ui/actions'
-import { ProblemAlert } from '../ui/problem'
-import { send } from './applied'
+import { get, partOf, set } from '../forms/tree'
 import { SetDialog } from './credentials'
-import { Looking, useDiscovery } from './discovery'
+import { LookAtDraft, Looking, useDiscovery, useDraftDiscovery } from './discovery'
 import { Pools } from './pools'
 
 interface StepProps {
@@ -62,12 +59,14 @@ export function GroundStep({ kind, text, edit, known, marks }: StepProps & { kin
   const own = partOf(text, kind) !== undefined
   const names = known[kind]
   const [title, about] = words[kind]
-  const [stored, setStored] = useState('') // the provider that was stored on the way
   const provider =
     kind === 'Network' ? String(get(text, 'Network', ['spec', 'provider']) ?? '') : partOf(text, kind)?.name
   const asks = own && (kind === 'Provider' || kind === 'Network')
-  const there = provider !== undefined && (known.Provider.includes(provider) || provider === stored)
-  const discovery = useDiscovery(asks && there ? provider : undefined)
+  const there = provider !== undefined && known.Provider.includes(provider)
+  const drafted = asks && !there && provider !== undefined && partOf(text, 'Provider')?.name === provider
+  const stored = useDiscovery(asks && there ? provider : undefined)
+  const draft = useDraftDiscovery(text)
+  const discovery = drafted ? draft : stored
   return (
     <Card component="section">
       <CardTitle component="h2">{title}</CardTitle>
@@ -119,8 +118,8 @@ export function GroundStep({ kind, text, edit, known, marks }: StepProps & { kin
             />
           )}
           {own && kind === 'Provider' && <SetCredentials text={text} />}
-          {own && kind === 'Provider' && !there && <StoreProvider text={text} done={setStored} />}
-          {asks && there && <Looking provider={provider} of={discovery} />}
+          {drafted && <LookAtDraft provider={provider} of={draft} />}
+          {asks && there && <Looking provider={provider} of={stored} />}
         </Form>
       </CardBody>
     </Card>
@@ -156,42 +155,6 @@ function SetCredentials({ text }: { text: string }) {
       </Button>
       {done && <span role="status"> They are set.</span>}
       {open && <SetDialog name={String(name)} close={() => setOpen(false)} changed={() => setDone(true)} />}
-    </div>
-  )
-}
-
-// StoreProvider stores the document of the provider before all others: only a provider that the director has can be
-// asked what it has.
-function StoreProvider({ text, done }: { text: string; done: (name: string) => void }) {
-  const me = useMe()
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
-  const part = partOf(text, 'Provider')
-  if (!part || !edits(me)) return null
-  const store = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
-      await send(only(text, 'Provider'), false)
-      done(part.name)
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
-  return (
-    <div className="stack">
-      <Actions>
-        <Button variant="secondary" isLoading={busy} isDisabled={busy} onClick={() => void store()}>
-          Store this provider, and look at what it has
-        </Button>
-      </Actions>
-      <p className="hint">
-        Names that are still wrong do no harm: the address and the account are enough to look. Then you can choose
-        instead of typing.
-      </p>
-      {failed !== undefined && <ProblemAlert of={failed} />}
     </div>
   )
 }
