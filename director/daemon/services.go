@@ -140,7 +140,8 @@ func newServices(p parts) services {
 		nodes:    members,
 		phases: phases.New(phases.Config{
 			Store: p.db, Worlds: reader, Plans: making, Journal: plans, Nodes: members, Upgrades: roots,
-			Instance: p.instance, Host: p.host, Held: p.held, Fetch: p.fetch, PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
+			Instance: p.instance, Host: p.host, Held: p.held, Fetch: p.fetch,
+			PlanLife: time.Duration(p.cfg.PlanLife), Now: time.Now,
 		}),
 	}
 }

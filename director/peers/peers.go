@@ -1,5 +1,5 @@
-// Package peers lets directors on one database show each other the logs of their runs, and take uploads from each other.
-// A director asks the one that has a log, over TLS, with a proof that it has the sealing key.
+// Package peers lets directors on one database show each other the logs of their runs, and give each other uploads. A
+// director asks the one that has them, over TLS, with a proof that it has the sealing key.
 package peers
 
 import (

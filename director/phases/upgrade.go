@@ -119,16 +119,13 @@ func (s *Service) Tick(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	var errs []error
 	for _, t := range open {
-		if t.Parts[0].Upgrade.Instance != s.Instance {
-			continue
-		}
-		err := s.bring(ctx, t)
-		if err = errors.Join(err, s.tick(ctx, t.ID)); err != nil {
-			return err
+		if t.Parts[0].Upgrade.Instance == s.Instance {
+			errs = append(errs, s.bring(ctx, t), s.tick(ctx, t.ID))
 		}
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
 func (s *Service) tick(ctx context.Context, id string) error {

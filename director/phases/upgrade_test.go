@@ -150,7 +150,9 @@ func TestUpgradesOfTheDirectorThatFail(t *testing.T) {
 			[]string{"version v1 runs: no answer", "look there", "another task id"},
 		},
 		"another change came after it": {
-			rootdisk.Change{Stage: rootdisk.Done, Began: began}, 0, director.PhaseFailed,
+			rootdisk.Change{Stage: rootdisk.Done, Began: began},
+			0,
+			director.PhaseFailed,
 			[]string{"version v1 runs, after another change"},
 		},
 		"root has not taken it yet": {rootdisk.Change{}, 10 * time.Second, director.PhaseRunning, []string{"asked for"}},
@@ -264,4 +266,37 @@ func TestUpgradeOfOneOfSeveralDirectors(t *testing.T) {
 	}
 	c.now = c.now.Add(25 * time.Hour)
 	c.want(s2, "t2", director.PhaseFailed, "given up", "console of its VM")
+}
+
+// An archive that another director has is fetched before the upgrade begins; until then the task waits.
+func TestArchiveOfAnotherDirector(t *testing.T) {
+	t.Parallel()
+	c := newCrew(t)
+	s, r := c.director("d1")
+	r.upload = director.Errorf(director.KindNotFound, "test", "there is no upload")
+	fetched, answer := 0, r.upload
+	s.Fetch = func(context.Context, string) error {
+		fetched++
+		if answer == nil {
+			r.upload = nil
+		}
+		return answer
+	}
+	v, err := c.ask(s, "t1", director.PhaseRequest{})
+	if err != nil || v.State != director.PhaseWaiting || fetched != 0 {
+		t.Fatalf("%+v, %v; fetched %d times", v, err, fetched)
+	}
+	c.tick(s)
+	c.want(s, "t1", director.PhaseWaiting, "not on d1")
+	answer = director.Errorf(director.KindUnavailable, "test", "d2 is busy")
+	if err := s.Tick(t.Context()); err == nil {
+		t.Error("what went wrong is not told")
+	}
+	answer = nil
+	c.tick(s)
+	c.want(s, "t1", director.PhaseRunning)
+	c.tick(s)
+	if fetched != 3 || len(r.asked) != 1 {
+		t.Errorf("fetched %d times, asked %d times", fetched, len(r.asked))
+	}
 }

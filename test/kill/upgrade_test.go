@@ -152,7 +152,7 @@ func (m *machine) upgrade(task string) <-chan error {
 	return out
 }
 
-// The director is upgraded by a task of an outer plan in the middle of a plan of its own, and killed where the appliance
+// The director is upgraded by a task of an outer plan in the middle of a plan of its own, and killed where an appliance
 // may lose its power. The task and the plan are done.
 func TestUpgradeByATask(t *testing.T) {
 	m := newMachine(t)
