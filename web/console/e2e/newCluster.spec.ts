@@ -85,6 +85,7 @@ test('a provider that is not stored is asked what it has, and its pools and brid
   page,
   director,
 }) => {
+  director.apply(there)
   await login(page, director, '/clusters/new?step=provider')
   await page.getByLabel('Describe a new one').check()
   await page.getByLabel('Name', { exact: true }).fill('rack2')
@@ -118,6 +119,23 @@ test('a vCenter that is not stored is asked with its sealed credentials', async 
   await expect(page.getByText('The choices are what center has')).toBeVisible()
   expect(director.ctl('get', 'providers')).not.toContain('center')
 })
+
+const there = `apiVersion: kaas/v1
+kind: Provider
+metadata: {name: there}
+spec: {type: sim, sim: {hosts: [{name: h1}]}}
+---
+apiVersion: kaas/v1
+kind: Network
+metadata: {name: there}
+spec:
+  provider: there
+  mode: bridge
+  bridge: br0
+  cidr: 10.95.0.0/24
+  gateway: 10.95.0.1
+  pool: {from: 10.95.0.10, to: 10.95.0.90}
+`
 
 const center = `apiVersion: kaas/v1
 kind: Provider

@@ -27,6 +27,7 @@ test('what is there is named, and not described', () => {
   const own = describe(text, 'Network')
   expect(partsOf(own).map((p) => p.kind)).toEqual(['Network', 'Image', 'Release', 'Cluster'])
   expect(referred(own, 'Network')).toBe('net1')
+  expect(get(own, 'Network', ['spec', 'provider'])).toBe('vc')
   expect(useKnown(own, 'Network', 'blue')).toBe(text)
 })
 

@@ -51,7 +51,9 @@ export function rename(text: string, kind: Kind, to: string): string {
 // describe adds the document of the kind to the text, before the others that build on it.
 export function describe(text: string, kind: Ground): string {
   if (partOf(text, kind)) return text
-  const added = append(templates[kind], text)
+  const fresh = append(templates[kind], text)
+  const provider = referred(text, 'Provider')
+  const added = kind === 'Network' && provider ? set(fresh, kind, ['spec', 'provider'], provider) : fresh
   return refer(added, kind, partOf(templates[kind], kind)?.name ?? '')
 }
 
