@@ -69,6 +69,7 @@ simulation:
     faults:
       - {hosts: "broken-*", playbook: workers, outcome: failed, percent: 100, msg: "no space left on device"}
       - {hosts: "frail-*", playbook: registry_trust, outcome: failed, percent: 100, msg: "no route to host"}
+      - {hosts: "weak-*", playbook: upgrade_worker, outcome: failed, percent: 100, msg: "no space left on device"}
       - {hosts: "nasty-*", playbook: workers, outcome: failed, percent: 100, msg: "${nastyBytes}"}
 ${settings}`,
       )

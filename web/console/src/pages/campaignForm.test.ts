@@ -1,5 +1,5 @@
 import { expect, test } from 'vitest'
-import { campaignOf, commandOf, patchProblem, type Written } from './campaignForm'
+import { campaignOf, commandOf, pathFor, patchProblem, type Written } from './campaignForm'
 
 const empty: Written = {
   name: '',
@@ -65,4 +65,15 @@ test('a patch is a JSON object, and a number is one', () => {
   expect(patchProblem('{"maintenance":{}}')).toBeUndefined()
   for (const bad of ['', '{', '[1]', '3', 'null']) expect(patchProblem(bad)).toMatch(/no JSON object/)
   expect(campaignOf({ ...empty, canary: 'two' }).canary).toBe(-1)
+})
+
+test('a campaign is for the clusters that a list shows', () => {
+  const two = [{ name: 'a' }, { name: 'b' }]
+  const by = (filters: Record<string, string>) => (name: string) => filters[name] ?? ''
+  expect(pathFor(by({ label: 'env=prod', version: 'v1.37' }), two, false)).toBe(
+    '/campaigns/new?labels=env%3Dprod&running=v1.37',
+  )
+  expect(pathFor(by({ q: 'shop', version: 'v1.37' }), two, true)).toBe('/campaigns/new?clusters=a+b')
+  expect(pathFor(by({ project: 'shop' }), two, false)).toBeUndefined()
+  expect(pathFor(by({}), [], true)).toBeUndefined()
 })

@@ -78,6 +78,23 @@ export function campaignOf(w: Written): CampaignNew {
   }
 }
 
+// pathFor is the page that writes a campaign for the clusters that a list shows by its filters. Campaigns choose by
+// labels, status, version and names: of other filters the names count, as far as the list has all of them.
+export function pathFor(
+  get: (filter: string) => string,
+  clusters: { name: string }[],
+  whole: boolean,
+): string | undefined {
+  const search = new URLSearchParams()
+  const others = get('q') !== '' || get('project') !== ''
+  if (clusters.length === 0 || (others && !whole)) return undefined
+  const of = others
+    ? { clusters: clusters.map((c) => c.name).join(' ') }
+    : { labels: get('label'), status: get('status'), running: get('version') }
+  for (const [name, value] of Object.entries(of)) if (value !== '') search.set(name, value)
+  return `/campaigns/new?${search}`
+}
+
 // commandOf is the same on the command line.
 export function commandOf(w: Written): string {
   const n = campaignOf(w)

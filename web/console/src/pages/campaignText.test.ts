@@ -22,6 +22,7 @@ const wave = (counts: Record<string, number>, hash?: string) => ({
 
 test.each([
   ['a wave waits', 'waiting', wave({ planned: 1 }, 'h'), ['agree', 'pause', 'end']],
+  ['its plans are made again', 'planning', wave({ planned: 1 }, 'h'), ['pause', 'end']],
   ['the wave is agreed to', 'running', wave({ running: 1 }, 'h'), ['pause', 'end']],
   ['it has stopped itself', 'paused', wave({ failed: 1, planned: 1 }, 'h'), ['agree', 'resume', 'end']],
   ['it has ended', 'ended', wave({ planned: 1 }, 'h'), []],

@@ -34,11 +34,12 @@ export function targetText(target: Campaign['target']): string {
   return `patch ${JSON.stringify(target.patch)}`
 }
 
-// verbsOf returns what can be done with the campaign now.
+// verbsOf returns what can be done with the campaign now. Plans that are made again are not agreed to meanwhile.
 export function verbsOf(c: Pick<Campaign, 'status' | 'wave' | 'waves'>): CampaignVerb[] {
   if (c.status === 'done' || c.status === 'ended') return []
   const wave = list(c.waves)[c.wave - 1]
-  const agree: CampaignVerb[] = wave?.hash && (wave.counts['planned'] ?? 0) > 0 ? ['agree'] : []
+  const settled = c.status !== 'planning' && wave?.hash && (wave.counts['planned'] ?? 0) > 0
+  const agree: CampaignVerb[] = settled ? ['agree'] : []
   return [...agree, c.status === 'paused' ? 'resume' : 'pause', 'end']
 }
 

@@ -3,13 +3,15 @@ import { keepPreviousData } from '@tanstack/react-query'
 import { memo } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
-import { edits, useMe } from '../app/me'
+import { acts, edits, useMe } from '../app/me'
+import { Actions } from '../ui/actions'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { useFilters, words } from '../ui/url'
+import { pathFor } from './campaignForm'
 import { Newer } from './newer'
 
 type Filters = ReturnType<typeof useFilters>
@@ -60,8 +62,19 @@ export default function Clusters() {
     },
     { placeholderData: keepPreviousData }, // the rows of before stay until those of the new filter are there
   )
+  const change = clusters.data && pathFor(filters.get, list(clusters.data.items), isWhole(filters, clusters.data))
+  const actions = (
+    <Actions>
+      {edits(me) && <LinkButton to="/clusters/new">New cluster</LinkButton>}
+      {acts(me) && change && (
+        <LinkButton variant="secondary" to={change}>
+          Change these clusters
+        </LinkButton>
+      )}
+    </Actions>
+  )
   return (
-    <Page title="Clusters" actions={edits(me) && <LinkButton to="/clusters/new">New cluster</LinkButton>}>
+    <Page title="Clusters" actions={actions}>
       <FilterBar>
         <TextFilter filters={filters} name="q" label="Name, project, release, address or label" />
         <TextFilter filters={filters} name="label" label="Label, such as env=prod" />
@@ -104,6 +117,9 @@ export default function Clusters() {
     </Page>
   )
 }
+
+// isWhole reports whether the page has all clusters that the filters leave.
+const isWhole = (filters: Filters, of: { continue?: string }) => filters.get('continue') === '' && !of.continue
 
 const most = 8 // of each kind
 
