@@ -714,7 +714,12 @@ class _ConsulGap(TypedDict):
     services: list[str]
 
 
-class ConsulGap(_ConsulGap, total=False):
+_ConsulGapOdd = TypedDict("_ConsulGapOdd", {
+    "from": "str",
+}, total=False)
+
+
+class ConsulGap(_ConsulGap, _ConsulGapOdd, total=False):
     network: str
 
 
@@ -3498,10 +3503,10 @@ class Client:
         )
 
     def list_consul_gaps(self, name: str) -> ConsulGaps:
-        """List which nodes have no route to services of a Consul.
+        """List which nodes have no route to services of a Consul, and which hosts have none to clusters.
 
-        The addresses of services are compared with what Network documents say of routes. What routers outside of them
-        do is not known. Nothing is changed.
+        The addresses of services, and those of members of the Consul outside of clusters, are compared with what
+        Network documents say of routes. What routers outside of them do is not known. Nothing is changed.
         """
         return self._request(
             "GET", f"/consuls/{_quote(name)}/gaps",

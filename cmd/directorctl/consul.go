@@ -139,9 +139,17 @@ func (a *providerCommands) printGaps(g wire.ConsulGaps) {
 		if gap.Network != "" {
 			at = "Network/" + gap.Network + " (" + gap.CIDR + ")"
 		}
-		say(a.out, "Cluster/%s does not reach %s, where %s is: %s\n", gap.Cluster, at,
-			plain(strings.Join(gap.Services, ", ")), plain(gap.Problem))
-		say(a.out, "  nodes: %s\n  hint: %s\n", strings.Join(gap.Nodes, ", "), plain(gap.Hint))
+		who, hosts, where := "Cluster/"+gap.Cluster+" does not reach", "nodes", ""
+		if gap.From != "" {
+			who, hosts = "hosts on Network/"+gap.From+" do not reach", "hosts"
+			where = "Cluster/" + gap.Cluster + " has "
+		}
+		services := plain(strings.Join(gap.Services, ", "))
+		if where == "" {
+			services += " is"
+		}
+		say(a.out, "%s %s, where %s%s: %s\n", who, at, where, services, plain(gap.Problem))
+		say(a.out, "  %s: %s\n  hint: %s\n", hosts, plain(strings.Join(gap.Nodes, ", ")), plain(gap.Hint))
 	}
 	if g.More > 0 {
 		say(a.out, "%d more are not shown\n", g.More)

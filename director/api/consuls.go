@@ -54,8 +54,8 @@ func (s *clusterRoutes) consuls(api huma.API) {
 	}, director.ActRead, kindConsul, s.listConsulServices)
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-consul-gaps", Method: http.MethodGet, Path: "/consuls/{name}/gaps", Tags: tags,
-		Summary: "List which nodes have no route to services of a Consul",
-		Description: "The addresses of services are compared with what Network documents say of routes. What routers " +
+		Summary: "List which nodes have no route to services of a Consul, and which hosts have none to clusters",
+		Description: "The addresses of services, and those of members of the Consul outside of clusters, are compared with what Network documents say of routes. What routers " +
 			"outside of them do is not known. Nothing is changed.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindConsul, s.listConsulGaps)
@@ -160,7 +160,7 @@ func (s *clusterRoutes) listConsulGaps(
 	out := wire.ConsulGaps{Items: make([]wire.ConsulGap, len(list)), More: more}
 	for i, g := range list {
 		out.Items[i] = wire.ConsulGap{
-			Cluster: g.Cluster, Nodes: g.Nodes, Network: g.Network, CIDR: g.CIDR, Services: g.Services,
+			Cluster: g.Cluster, From: g.From, Nodes: g.Nodes, Network: g.Network, CIDR: g.CIDR, Services: g.Services,
 			Problem: g.Problem, Hint: g.Hint,
 		}
 	}

@@ -17,9 +17,11 @@ import (
 // mostGaps bounds how many gaps are told: where hundreds of clusters are apart on purpose, each pair is one.
 const mostGaps = 500
 
-// Gap says that nodes of a cluster have no route to a network on which services of a Consul are.
+// Gap says that nodes of a cluster have no route to a network on which services of a Consul are, or that hosts outside
+// of clusters have none to a network with services of the cluster.
 type Gap struct {
 	Cluster  string
+	From     string   // network of the hosts outside that Nodes are; empty for nodes of the cluster
 	Nodes    []string // that have no route; sorted
 	Network  string   // empty for one that no document describes
 	CIDR     string   // of the network, or the address alone
@@ -38,8 +40,9 @@ type reacher struct {
 }
 
 // Gaps returns which nodes have no route to which networks with services of the Consul: those that clusters and the
-// director have there, and those that clusters import. It goes by what documents say of networks; what routers outside
-// of them do is not known. Nothing is changed.
+// director have there, and those that clusters import. It also returns which hosts outside, members of the Consul and
+// the director, have no route to networks with services of clusters. It goes by what documents say of networks; what
+// routers outside of them do is not known. Nothing is changed.
 func (s *Service) Gaps(ctx context.Context, name string) (gaps []Gap, more int, err error) {
 	list, world, _, err := s.services(ctx, name)
 	if err != nil {
@@ -64,7 +67,11 @@ func (s *Service) Gaps(ctx context.Context, name string) (gaps []Gap, more int, 
 	if err != nil {
 		return nil, 0, err
 	}
-	gaps = r.gaps(world, name, list, imported)
+	outside, err := s.outside(ctx, name)
+	if err != nil {
+		return nil, 0, err
+	}
+	gaps = append(r.gaps(world, name, list, imported), r.gapsInto(world, name, list, outside)...)
 	if more = len(gaps) - mostGaps; more > 0 {
 		return gaps[:mostGaps], more, nil
 	}
@@ -220,21 +227,31 @@ func (r reacher) reaches(m director.Machine, doc *model.Cluster, p place, to net
 	if p.network != "" && m.On(p.network) != "" {
 		return true
 	}
-	target := r.networks[p.network]
-	closed := target.Mode == "nat" || target.Mode == "isolated"
-	names := []string{m.Network}
-	for _, n := range m.NICs {
-		names = append(names, n.Network)
+	if r.routes(m.Network, to) || slices.ContainsFunc(m.NICs, func(n director.NIC) bool {
+		return r.routes(n.Network, to)
+	}) {
+		return true
 	}
-	for _, name := range names {
-		for _, route := range r.networks[name].Routes {
-			if route.To.Bits() <= to.Bits() && route.To.Contains(to.Addr()) {
-				return true
-			}
-		}
-	}
-	own := r.networks[defaultNetwork(m, doc)]
-	return !closed && own.Gateway.IsValid() && own.Mode != "isolated"
+	return !r.closed(p.network) && r.leadsOut(defaultNetwork(m, doc))
+}
+
+// routes tells whether the document of the network says how its hosts get to the addresses.
+func (r reacher) routes(network string, to netip.Prefix) bool {
+	return slices.ContainsFunc(r.networks[network].Routes, func(route model.Route) bool {
+		return route.To.Bits() <= to.Bits() && route.To.Contains(to.Addr())
+	})
+}
+
+// closed tells whether no way leads into the network from outside of it.
+func (r reacher) closed(network string) bool {
+	mode := r.networks[network].Mode
+	return mode == "nat" || mode == "isolated"
+}
+
+// leadsOut tells whether the network has a default route to what is routed.
+func (r reacher) leadsOut(network string) bool {
+	n := r.networks[network]
+	return n.Gateway.IsValid() && n.Mode != "isolated"
 }
 
 // defaultNetwork returns the network over which the machine's default route leads.

@@ -125,3 +125,46 @@ func TestGapsOfAdaptersAndImports(t *testing.T) {
 		t.Errorf("imports: %v", got)
 	}
 }
+
+// Hosts outside of clusters reach what their network leads to. Nothing is said of hosts on networks of others.
+func TestGapsFromOutside(t *testing.T) {
+	t.Parallel()
+	hosts := map[string]netip.Addr{
+		"db": netip.MustParseAddr("10.2.0.9"), "old": netip.MustParseAddr("10.5.0.9"),
+		"far": netip.MustParseAddr("192.0.2.7"), "the director": netip.MustParseAddr("10.2.0.8"),
+	}
+	for name, tt := range map[string]struct {
+		a      string
+		change func(map[string]model.Network)
+		want   []string
+	}{
+		"routed":           {"open", nil, []string{"deaf [old] to open10.1.0.0/24 for [kaas-api-a]"}},
+		"the same network": {"deaf", nil, nil},
+		"behind a host's address": {"nat", nil, []string{
+			"bridge [db the director] to nat10.3.0.0/24 for [kaas-api-a]", "deaf [old] to nat10.3.0.0/24 for [kaas-api-a]",
+		}},
+		"a router on both": {"nat", func(all map[string]model.Network) {
+			for _, on := range []string{"bridge", "deaf"} {
+				n := all[on]
+				n.Routes = []model.Route{{To: netip.MustParsePrefix("10.3.0.0/16"), Via: n.CIDR.Addr().Next()}}
+				all[on] = n
+			}
+		}, nil},
+	} {
+		r, w, list := landscape(tt.a, "front", tt.change)
+		w.Clusters, list = w.Clusters[:1], list[:1]
+		var got []string
+		for _, g := range r.gapsInto(w, "dc1", list, hosts) {
+			got = append(got, fmt.Sprintf("%s %v to %s%s for %v", g.From, g.Nodes, g.Network, g.CIDR, g.Services))
+			if g.Cluster != "a" || g.Problem == "" || g.Hint == "" {
+				t.Errorf("%s: %+v says too little", name, g)
+			}
+		}
+		if diff := cmp.Diff(tt.want, got); diff != "" {
+			t.Errorf("%s (-want +got)\n%s", name, diff)
+		}
+		if other := r.gapsInto(w, "dc2", list, hosts); len(other) > 0 {
+			t.Errorf("%s: for another Consul there are %v", name, other)
+		}
+	}
+}

@@ -63,10 +63,12 @@ type ConsulGaps struct {
 	More  int         `json:"more,omitempty" doc:"How many further ones there are."`
 }
 
-// ConsulGap says that nodes of a cluster have no route to a network on which services are.
+// ConsulGap says that nodes of a cluster have no route to a network on which services are, or hosts outside none to
+// services of the cluster.
 type ConsulGap struct {
 	Cluster  string   `json:"cluster"`
-	Nodes    []string `json:"nodes" doc:"Those that have no route."`
+	From     string   `json:"from,omitempty" doc:"Name of the Network of hosts outside that do not reach services of the cluster; absent for nodes of the cluster."`
+	Nodes    []string `json:"nodes" doc:"Those that have no route: nodes of the cluster, or with from, hosts."`
 	Network  string   `json:"network,omitempty" doc:"Name of the Network; absent for an address that none describes."`
 	CIDR     string   `json:"cidr" doc:"Of the network, or the address."`
 	Services []string `json:"services" doc:"Names of the services there."`

@@ -55,6 +55,16 @@ test('services with their health, missing routes, and removals that wait for a p
             problem: 'Network/db has the mode nat: nothing outside of it leads there',
             hint: 'put the nodes on Network/db, too',
           },
+          {
+            cluster: 'small',
+            from: 'office',
+            nodes: ['billing-1'],
+            network: 'db',
+            cidr: '10.3.0.0/24',
+            services: ['kaas-api-small'],
+            problem: 'Network/db has the mode nat: nothing outside of it leads there',
+            hint: 'have the cluster on a network of another mode',
+          },
         ],
       },
     }),
@@ -93,7 +103,10 @@ test('services with their health, missing routes, and removals that wait for a p
   await expect(services.getByRole('row').nth(2)).toContainText('no answer')
   await expect(services.getByRole('row').nth(3)).toContainText('the cluster')
   await expect(services.getByRole('row').nth(4)).toContainText('surplus')
-  await expect(page.getByRole('table', { name: 'Routes that are missing for dc1' })).toContainText('mode nat')
+  const routes = page.getByRole('table', { name: 'Routes that are missing for dc1' })
+  await expect(routes).toContainText('mode nat')
+  await expect(routes.getByRole('row').nth(2)).toContainText('hosts on office')
+  await expect(routes.getByRole('row').nth(2)).toContainText('of cluster small')
   await accessible(page)
   await picture(page, 'consul-services')
   await page.getByRole('button', { name: 'Remove 12 entries' }).click()

@@ -204,7 +204,7 @@ function Services({ name }: { name: string }) {
   )
 }
 
-// Gaps are nodes without a route to services. Without one there is nothing to see.
+// Gaps are nodes without a route to services, and hosts without one to clusters. Without one there is nothing to see.
 function Gaps({ name }: { name: string }) {
   const asked = api.useQuery(
     'get',
@@ -221,7 +221,7 @@ function Gaps({ name }: { name: string }) {
           <Table role="table" aria-label={`Routes that are missing for ${name}`} variant="compact">
             <Thead>
               <Tr>
-                <Th>Cluster</Th>
+                <Th>Who</Th>
                 <Th>Network</Th>
                 <Th>Services</Th>
                 <Th>Why</Th>
@@ -229,9 +229,13 @@ function Gaps({ name }: { name: string }) {
             </Thead>
             <Tbody>
               {some.map((g) => (
-                <Tr key={`${g.cluster} ${g.network ?? ''} ${g.cidr}`}>
-                  <Td dataLabel="Cluster">
-                    <Link to={`/clusters/${g.cluster}`}>{g.cluster}</Link>
+                <Tr key={`${g.cluster} ${g.from ?? ''} ${g.network ?? ''} ${g.cidr}`}>
+                  <Td dataLabel="Who">
+                    {g.from === undefined ? (
+                      <Link to={`/clusters/${g.cluster}`}>{g.cluster}</Link>
+                    ) : (
+                      `hosts on ${g.from}`
+                    )}
                     <div className="hint break">{list(g.nodes).join(', ')}</div>
                   </Td>
                   <Td dataLabel="Network" className="break">
@@ -240,6 +244,7 @@ function Gaps({ name }: { name: string }) {
                   </Td>
                   <Td dataLabel="Services" className="break">
                     {list(g.services).join(', ')}
+                    {g.from !== undefined && <div className="hint">of cluster {g.cluster}</div>}
                   </Td>
                   <Td dataLabel="Why" className="break">
                     {g.problem}
