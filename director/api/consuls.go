@@ -55,8 +55,9 @@ func (s *clusterRoutes) consuls(api huma.API) {
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-consul-gaps", Method: http.MethodGet, Path: "/consuls/{name}/gaps", Tags: tags,
 		Summary: "List which nodes have no route to services of a Consul, and which hosts have none to clusters",
-		Description: "The addresses of services, and those of members of the Consul outside of clusters, are compared with what Network documents say of routes. What routers " +
-			"outside of them do is not known. Nothing is changed.",
+		Description: "The addresses of services, and those of members of the Consul outside of clusters, are " +
+			"compared with what Network documents say of routes. What routers outside of them do is not known. " +
+			"Nothing is changed.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindConsul, s.listConsulGaps)
 	operation(s.server, api, huma.Operation{

@@ -28,11 +28,14 @@ type runner struct {
 	log  *slog.Logger
 
 	agent     *exec.Cmd
-	ended     chan error
+	ended     chan end
 	read      state // what the agent has read
 	notBefore time.Time
 	problem   string
 }
+
+// end is how the agent has ended.
+type end struct{ err error }
 
 // state is what an agent reads at its start, and what it reads again when it is told to.
 type state struct {
@@ -58,9 +61,9 @@ func Run(ctx context.Context, dir *Dir, data string, log *slog.Logger) error {
 		case <-ctx.Done():
 			r.stop(syscall.SIGTERM)
 			return nil
-		case err := <-r.ended:
+		case how := <-r.ended:
 			r.agent, r.ended, r.notBefore = nil, nil, time.Now().Add(restart)
-			log.WarnContext(ctx, "the agent has ended", "err", err)
+			log.WarnContext(ctx, "the agent has ended", "err", how.err)
 		case <-tick.C:
 		}
 	}
@@ -140,8 +143,8 @@ func (r *runner) begin(sum string, now state) error {
 		r.notBefore = time.Now().Add(restart)
 		return err
 	}
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan end, 1)
+	go func() { ended <- end{cmd.Wait()} }()
 	r.agent, r.ended, r.read = cmd, ended, now
 	return nil
 }
@@ -155,10 +158,10 @@ func (r *runner) stop(signal os.Signal) {
 	limit := time.NewTimer(patience)
 	defer limit.Stop()
 	select {
-	case _, _ = <-r.ended: // it was told to end, and how it did does not matter
+	case <-r.ended: // it was told to end, and how it did does not matter
 	case <-limit.C:
 		_ = r.agent.Process.Kill()
-		_, _ = <-r.ended
+		<-r.ended
 	}
 	r.agent, r.ended = nil, nil
 }
