@@ -9,17 +9,17 @@ import (
 	"time"
 )
 
-// TestCertificates is a cluster of three masters whose certificates are good for minutes. They are renewed under a
-// service and a writer; then they end, while the director is down, and the cluster is brought back.
+// TestCertificates is a cluster of three masters and two workers whose certificates are good for minutes. They are
+// renewed under a service and a writer; then they end, while the director is down, and the cluster is brought back.
 func TestCertificates(t *testing.T) {
 	life, err := strconv.Atoi(os.Getenv("KAAS_E2E_CERT_SECONDS"))
 	if err != nil {
 		life = 1200
 	}
-	s := begin(t, newer, suite{masters: 3, certs: life})
+	s := begin(t, newer, suite{masters: 3, workers: 2, certs: life})
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
-		{"creates three masters and a worker", s.createsACluster},
+		{"creates three masters and two workers", s.createsACluster},
 		{"signs tokens with another key under a service and a writer", s.signsWithAnotherKey},
 		{"renews certificates under a service and a writer", s.renewsUnderService},
 		{"comes back after its certificates have ended", s.comesBackCold},
