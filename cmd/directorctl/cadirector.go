@@ -130,7 +130,8 @@ func trustedWith(c config, v wire.DirectorAuthority) (string, error) {
 		cert, err := x509.ParseCertificate(block.Bytes)
 		if err != nil {
 			return "", director.Errorf(
-				director.KindInvalid, "directorctl.pin", "the configuration has a certificate that cannot be read: %w", err,
+				director.KindInvalid, "directorctl.pin", "the configuration has a certificate that cannot be read: %w",
+				err,
 			).WithHint("log in again with --ca-file")
 		}
 		text := string(pem.EncodeToMemory(block))

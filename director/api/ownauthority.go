@@ -44,8 +44,8 @@ func (s *clusterRoutes) ownAuthority(api huma.API) {
 	operation(s.server, api, huma.Operation{
 		OperationID: "change-director-authority", Method: http.MethodPost, Path: "/director-authority", Tags: tags,
 		Summary: "Bring the change of the director's authority to its next stage",
-		Description: "The stages are trust, use and none. A stage that it is in already is no error. Use and none are " +
-			"refused while nodes do not trust the next authority.",
+		Description: "The stages are trust, use and none. A stage that it is in already is no error. Use and none " +
+			"are refused while nodes do not trust the next authority.",
 		Errors: []int{http.StatusConflict},
 	}, director.ActCredentials, kindOwnAuthority,
 		func(

@@ -147,8 +147,8 @@ func (s *Server) Use() error {
 	return s.renew()
 }
 
-// Drop has the former authority trusted no more. Without a change it does nothing. Errors: conflict if the next one does
-// not sign yet.
+// Drop has the former authority trusted no more. Without a change it does nothing. Errors: conflict if the next one
+// does not sign yet.
 func (s *Server) Drop() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -165,7 +165,8 @@ func (s *suite) plays(t *testing.T, id, step string) {
 }
 
 // losesItsDirector loses the director twice while it adds a worker. The first bundle is from before the first boot of
-// the worker's VM, and the second from the middle of the playbook that makes it a node. The cluster serves all the time.
+// the worker's VM, and the second from the middle of the playbook that makes it a node. The cluster serves all the
+// time.
 func (s *suite) losesItsDirector(t *testing.T) {
 	const worker, join = "demo-worker-2", "join/demo-worker-2"
 	s.needsBucket(t)
