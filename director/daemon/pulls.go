@@ -23,6 +23,9 @@ const (
 // loses its access this fast.
 const pullsFor = 10 * time.Second
 
+// pullsAgain is how old an answer may be that refuses: nodes pull with another password as soon as they have it.
+const pullsAgain = time.Second
+
 // pulls says who may read from the registry: the nodes of each cluster with its password.
 type pulls struct {
 	db        *store.Store
@@ -39,22 +42,29 @@ type pulls struct {
 type pullAnswer struct {
 	passwords [][sha256.Size]byte // one, or two while the nodes are given another one
 	allowed   bool
-	until     time.Time
+	at        time.Time
 }
 
 // read implements registry.Reader.
 func (p *pulls) read(ctx context.Context, user string, password director.Secret, from string) bool {
 	got := sha256.Sum256([]byte(password.Reveal()))
-	answer, ok := p.answer(ctx, user)
-	if !ok || !answer.allowed || user == "" {
-		return ok && answer.allowed
+	for _, oldest := range []time.Duration{pullsFor, pullsAgain} {
+		answer, ok := p.answer(ctx, user, oldest)
+		if !ok || !answer.allowed || user == "" {
+			return ok && answer.allowed
+		}
+		if answer.accepts(got) {
+			p.note(ctx, user, from)
+			return true
+		}
 	}
+	return false
+}
+
+func (a pullAnswer) accepts(got [sha256.Size]byte) bool {
 	right := 0
-	for i := range answer.passwords {
-		right |= subtle.ConstantTimeCompare(got[:], answer.passwords[i][:])
-	}
-	if right == 1 {
-		p.note(ctx, user, from)
+	for i := range a.passwords {
+		right |= subtle.ConstantTimeCompare(got[:], a.passwords[i][:])
 	}
 	return right == 1
 }
@@ -80,12 +90,13 @@ func (p *pulls) note(ctx context.Context, user, from string) {
 	p.shown[who] = struct{}{}
 }
 
-func (p *pulls) answer(ctx context.Context, user string) (pullAnswer, bool) {
+// answer returns what is known of the user's credentials, at most that old.
+func (p *pulls) answer(ctx context.Context, user string, oldest time.Duration) (pullAnswer, bool) {
 	now := p.now()
 	p.mu.Lock()
 	answer, ok := p.known[user]
 	p.mu.Unlock()
-	if ok && now.Before(answer.until) {
+	if ok && now.Before(answer.at.Add(oldest)) {
 		return answer, true
 	}
 	answer, err := p.look(ctx, user)
@@ -93,7 +104,7 @@ func (p *pulls) answer(ctx context.Context, user string) (pullAnswer, bool) {
 		p.log.WarnContext(ctx, "the credentials of a pull cannot be checked", "user", user, "err", err)
 		return answer, false
 	}
-	answer.until = now.Add(pullsFor)
+	answer.at = now
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.known) >= maxKnownPulls { // names that clients invent

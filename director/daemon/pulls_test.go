@@ -137,7 +137,7 @@ func TestPullPasswordsRotate(t *testing.T) {
 			if err := steps.Handlers(v.env)[kind].Run(t.Context(), r); err != nil {
 				t.Fatal(err)
 			}
-			now = now.Add(pullsFor)
+			now = now.Add(map[string]time.Duration{step.PullRenew: pullsAgain, step.PullSettle: pullsFor}[kind])
 		}
 		accepted := func(what string, passwords map[director.Secret]bool) {
 			t.Helper()
@@ -149,6 +149,7 @@ func TestPullPasswordsRotate(t *testing.T) {
 		}
 		v.exec("INSERT INTO anonymous_pulls (cluster_uid) VALUES ('u1')")
 		old := given()
+		accepted("before", map[director.Secret]bool{old: true, "other": false})
 		run(step.PullRenew)
 		fresh := given()
 		run(step.PullRenew)
