@@ -1,6 +1,7 @@
 package steps
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"slices"
@@ -34,8 +35,12 @@ func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool,
 
 // remake makes a VM again whose host key this director cannot know: the former director made or booted it after the
 // bundle. A VM that has become a node since then, or may have, is left to a person. It returns mismatch for a VM that
-// the director has met before: then another host answers. It may be cut off and called again, after vmEnsure.
+// the director has met before, or that others have made: then another host answers. It may be cut off and called again,
+// after vmEnsure.
 func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismatch error) error {
+	if adopted, err := e.adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
+		return cmp.Or(err, mismatch)
+	}
 	key, err := e.KnownHostKey(ctx, p.Machine.ID)
 	if err != nil {
 		return err

@@ -80,6 +80,7 @@ func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 	for name, tt := range map[string]struct {
 		given    bool // the bundle knows the key that the VM was given
 		met      bool // the bundle knows the key that the VM has made itself
+		adopted  bool // others have made the VM
 		restored time.Time
 		cluster  members
 		remade   bool
@@ -91,6 +92,9 @@ func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 		"a plan of later": {given: true, restored: made.Add(-time.Hour), kind: director.KindConflict, says: "host key"},
 		"never restored":  {given: true, kind: director.KindConflict, says: "host key"},
 		"another host":    {met: true, restored: made.Add(time.Hour), kind: director.KindConflict, says: "host key"},
+		"made by others": {
+			adopted: true, restored: made.Add(time.Hour), kind: director.KindConflict, says: "host key",
+		},
 		"a node since": {
 			restored: made.Add(time.Hour), cluster: members{nodes: []kube.Node{{Name: "demo-w-1"}}},
 			kind: director.KindConflict, says: "has become a node",
@@ -116,6 +120,11 @@ func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 				if err := keys.set(
 					t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)},
 				); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if tt.adopted {
+				if err := keys.write(t.Context(), "m1", SecretAdopted, []byte(otherKey(t))); err != nil {
 					t.Fatal(err)
 				}
 			}
