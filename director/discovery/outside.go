@@ -32,8 +32,9 @@ func (s *Service) outside(ctx context.Context, consul string) (map[string]netip.
 	if err != nil {
 		return nil, explain(h.name, err)
 	}
-	for _, n := range nodes {
-		if a, err := netip.ParseAddr(n.Address); err == nil && n.Meta[MetaOwner] != s.Director {
+	for _, n := range nodes { // no host is behind a node with NodeAddress
+		a, err := netip.ParseAddr(n.Address)
+		if err == nil && !a.IsLoopback() && n.Meta[MetaOwner] != s.Director {
 			hosts[clean(n.Node)] = a
 		}
 	}
