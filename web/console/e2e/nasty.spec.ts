@@ -66,6 +66,27 @@ test('a browser that stores nothing can be used', async ({ page, director }) => 
   await page.getByRole('button', { name: /theme$/ }).click()
 })
 
+test('a clock that is wrong is told, and times are those of the director', async ({ page, director }) => {
+  await page.addInitScript(() => {
+    const Right = Date
+    const behind = 26 * 3600_000
+    globalThis.Date = class extends Right {
+      constructor(...of: [] | [string | number | Date]) {
+        if (of.length === 0) super(Right.now() - behind)
+        else super(of[0])
+      }
+      static override now = () => Right.now() - behind
+    } as DateConstructor
+  })
+  await login(page, director, '/clusters')
+  await expect(page.getByText(/machine's clock is 1 d 2 h behind the director's/)).toBeVisible()
+  const described = page.getByRole('row', { name: /small/ }).locator('time')
+  await expect(described).toHaveText(/^(now|.* ago)$/)
+  await accessible(page)
+  await page.setViewportSize({ width: 320, height: 800 })
+  await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
+})
+
 test('a director that was upgraded under an open page asks to load it again', async ({ page, director }) => {
   await login(page, director, '/clusters')
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('Clusters')

@@ -1,6 +1,7 @@
 // The client of the director's API. Its types come from docs/reference/openapi.yaml: npm run types.
 import createFetchClient from 'openapi-fetch'
 import createQueries from 'openapi-react-query'
+import { hear } from './clock'
 import { sessionEnded } from './ended'
 import { KeptAnswers } from './kept'
 import type { components, paths } from './schema'
@@ -16,14 +17,18 @@ export const client = createFetchClient<paths>({
 })
 
 const kept = new KeptAnswers()
+const asked = new WeakMap<Request, number>() // when, by this machine's clock
 
 client.use({
   onRequest({ request }) {
     if (keyed.has(request.method)) request.headers.set('Idempotency-Key', crypto.randomUUID())
     kept.ask(request)
+    asked.set(request, Date.now())
     return request
   },
   onResponse({ request, response, schemaPath }) {
+    const at = asked.get(request)
+    if (at !== undefined) hear(response.headers.get('Date'), at, Date.now())
     // A log-in that fails says so by itself.
     if (response.status === 401 && schemaPath !== '/session') sessionEnded()
     return kept.answer(request, response)

@@ -28,7 +28,10 @@ import { Button } from '@patternfly/react-core'
 import { useState } from 'react'
 import { Link, Outlet, useLocation, useNavigate } from 'react-router'
 import { client } from '../api/client'
+import { useAhead } from '../api/clock'
 import { useLiveness } from '../api/stream'
+import { Alert } from '../ui/alert'
+import { duration } from '../ui/time'
 import { useMe } from './me'
 import { Palette, usePalette } from './palette'
 import { placesOf } from './places'
@@ -45,9 +48,27 @@ export function Shell() {
       sidebar={<Side />}
       skipToContent={<SkipToContent href="#main">Skip to the page</SkipToContent>}
     >
+      <Clock />
       <Outlet />
       {palette.isOpen && <Palette close={palette.close} />}
     </Page>
+  )
+}
+
+const wrong = 60_000 // ms
+
+// Clock says that this machine's clock is wrong, or the director's.
+function Clock() {
+  const ahead = useAhead()
+  if (Math.abs(ahead) < wrong) return null
+  return (
+    <Alert
+      variant="warning"
+      isInline
+      title={`Your machine's clock is ${duration(Math.abs(ahead) / 1000)} ${ahead > 0 ? 'ahead of' : 'behind'} the director's.`}
+    >
+      Times on these pages are by the director's clock.
+    </Alert>
   )
 }
 

@@ -2,6 +2,7 @@
 import { Checkbox, Content, FormGroup, FormSelect, FormSelectOption, TextInput } from '@patternfly/react-core'
 import { useState } from 'react'
 import type { Schemas } from '../api/client'
+import { now } from '../api/clock'
 import { Ask, AskButton } from '../ui/ask'
 import { Command, quoted } from '../ui/command'
 import { day } from './certificateEnd'
@@ -135,12 +136,11 @@ export function Renew({ cluster }: { cluster: string }) {
   const [date, setDate] = useState('')
   const [cold, setCold] = useState(false)
   const certificates = (): NonNullable<Schemas['PlanRequest']['certificates']> => {
-    const now = new Date()
-    if (ends === 'all') return { made_before: now.toISOString(), cold }
+    if (ends === 'all') return { made_before: now().toISOString(), cold }
     if (ends === 'date') return { end_before: new Date(date).toISOString(), cold }
-    return { end_before: new Date(now.getTime() + Number(ends) * day).toISOString(), cold }
+    return { end_before: new Date(now().getTime() + Number(ends) * day).toISOString(), cold }
   }
-  const within = ends === 'date' ? Math.ceil((new Date(date).getTime() - Date.now()) / day) : Number(ends)
+  const within = ends === 'date' ? Math.ceil((new Date(date).getTime() - now().getTime()) / day) : Number(ends)
   const option = ends === 'all' ? ' --all' : Number.isNaN(within) ? '' : ` --ending-within ${within}d`
   return (
     <AskButton

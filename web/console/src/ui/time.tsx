@@ -1,4 +1,5 @@
 import { useSyncExternalStore } from 'react'
+import { now as directorsNow, watchClock } from '../api/clock'
 
 // duration says how long something takes, in the two greatest units: "1 h 5 min".
 export function duration(seconds: number): string {
@@ -30,12 +31,13 @@ export function ago(time: Date, now: Date): string {
 }
 
 // One clock for all times on the page.
-let now = new Date()
+let now = directorsNow()
 const watchers = new Set<() => void>()
 let timer: ReturnType<typeof setInterval> | undefined
+let unwatch = () => {}
 
 function tick(): void {
-  now = new Date()
+  now = directorsNow()
   for (const w of watchers) w()
 }
 
@@ -45,12 +47,14 @@ function watch(changed: () => void): () => void {
   watchers.add(changed)
   if (timer === undefined) {
     timer = setInterval(tick, 5000)
+    unwatch = watchClock(tick)
     tick()
   }
   return () => {
     watchers.delete(changed)
     if (watchers.size > 0) return
     clearInterval(timer)
+    unwatch()
     timer = undefined
   }
 }
