@@ -116,8 +116,9 @@ func TestProgram(t *testing.T) {
 	}
 }
 
-// heard is a program that writes down its starts and the signals that it gets.
-const heard = `#!/bin/sh
+// heard is a program that writes down its starts and the signals that it gets. A shell that was started with a signal
+// ignored, as nohup has it, could not.
+const heard = `#!/usr/bin/env -S --default-signal=HUP sh
 out=$(dirname "$0")/heard
 say() { echo "$1" >>"$out"; }
 trap 'say reload' HUP
