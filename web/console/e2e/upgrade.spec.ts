@@ -128,6 +128,12 @@ test('the upgrade of a fleet, by keyboard alone', async ({ page, director }) => 
     await press(name)
     await expect(dialog).toBeHidden()
   }
+  const agreeTo = async (wave: number) => {
+    const button = `Agree to wave ${wave}`
+    await expect(page.getByRole('button', { name: button })).toBeVisible() // once the wave is planned
+    await press(button)
+    await within('Agree')
+  }
   const cluster = (name: string) => row(page, 'Clusters', name)
   await login(page, director, '/clusters')
   await type('Label, such as env=prod', 'fleet=keys')
@@ -148,11 +154,9 @@ test('the upgrade of a fleet, by keyboard alone', async ({ page, director }) => 
   await press('Make the campaign')
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('to 1.38, by keys')
 
-  await press('Agree to wave 1')
-  await within('Agree')
+  await agreeTo(1)
   await expect(cluster('bank-1')).toContainText('done')
-  await press('Agree to wave 2')
-  await within('Agree')
+  await agreeTo(2)
   await expect(cluster('weak-2')).toContainText('failed')
   await expect(cluster('bank-2')).toContainText('planned')
   await expect(page.getByRole('button', { name: 'Resume' })).toBeVisible()
@@ -161,8 +165,7 @@ test('the upgrade of a fleet, by keyboard alone', async ({ page, director }) => 
   await within('Skip')
   await press('Resume')
   await within('Resume')
-  await press('Agree to wave 3')
-  await within('Agree')
+  await agreeTo(3)
   await expect(cluster('bank-2')).toContainText('done')
   expect(await running(page, 'bank-2')).toBe('v1.38.0')
 })
