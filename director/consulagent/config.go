@@ -1,5 +1,5 @@
-// Package consulagent writes what an agent of Consul is told, on nodes and next to a director, and runs the one next
-// to a director.
+// Package consulagent writes what the agent of Consul next to a director is told, and runs that agent. The role
+// consul_agent does the same for nodes.
 package consulagent
 
 import (
@@ -23,23 +23,21 @@ type Agent struct {
 	AutoEncrypt bool   // whether the servers give it a certificate
 	CAFile      string // what the servers' certificates are from
 	DataDir     string
-	Ports       map[string]int // http, dns, serf_lan; -1 for one that is closed
-	DNS         string         // addresses at which it answers names, with spaces between them
+	Gossip      int // the port at which it takes gossip
 }
 
-// Config returns the agent's file without secrets. The role consul_agent writes the same bytes on nodes, so that it
-// changes nothing on a node that has the file from its first boot.
+// Config returns the agent's file without secrets.
 func (a Agent) Config() []byte {
 	c := map[string]any{
 		"server": false, "datacenter": a.Datacenter, "domain": a.Domain, "node_name": a.Name, "node_id": a.ID,
 		"node_meta": a.Meta, "data_dir": a.DataDir, "bind_addr": a.Address, "client_addr": "127.0.0.1",
-		"addresses": map[string]string{"dns": a.DNS}, "ports": a.Ports, "retry_join": a.Join, "retry_interval": "15s",
+		"ports":      map[string]int{"http": -1, "dns": -1, "serf_lan": a.Gossip}, // it serves no program
+		"retry_join": a.Join, "retry_interval": "15s",
 		"rejoin_after_leave": true,
 		// A machine that is stopped stays in the catalog, as one that fails. One that is removed leaves by SIGINT.
 		"leave_on_terminate": false, "skip_leave_on_interrupt": false,
 		"disable_keyring_file": true, "disable_remote_exec": true, "disable_update_check": true,
 		"enable_script_checks": false, "enable_local_script_checks": false,
-		"dns_config": map[string]bool{"only_passing": true},
 		"tls": map[string]any{
 			"defaults":     map[string]any{"ca_file": a.CAFile, "verify_outgoing": true},
 			"internal_rpc": map[string]bool{"verify_server_hostname": true},
@@ -80,28 +78,21 @@ type Service struct {
 // followed.
 type Check struct {
 	Name     string
-	Scheme   string // http, https or tcp
-	Address  string
+	Address  string // at which it is asked over HTTPS
 	Port     int
-	Path     string // empty with tcp
-	Interval int    // seconds
+	Path     string
+	Interval int // seconds
 }
 
-// Services returns the agent's file with what it registers. Like Config, the role writes the same bytes.
+// Services returns the agent's file with what it registers.
 func Services(list []Service) []byte {
 	all := make([]map[string]any, len(list))
 	for i, s := range list {
 		at := net.JoinHostPort(s.Check.Address, strconv.Itoa(s.Check.Port))
 		check := map[string]any{
 			"id": s.ID + "-check", "name": s.Check.Name, "interval": fmt.Sprintf("%ds", s.Check.Interval),
-			"timeout": "5s",
-		}
-		if s.Check.Scheme == "tcp" {
-			check["tcp"] = at
-		} else {
-			check["http"] = s.Check.Scheme + "://" + at + s.Check.Path
-			check["method"], check["tls_skip_verify"] = "GET", s.Check.Scheme == "https"
-			check["disable_redirects"], check["output_max_size"] = true, 500
+			"timeout": "5s", "http": "https://" + at + s.Check.Path, "method": "GET", "tls_skip_verify": true,
+			"disable_redirects": true, "output_max_size": 500,
 		}
 		all[i] = map[string]any{
 			"id": s.ID, "name": s.Name, "address": s.Address, "port": s.Port, "tags": append([]string{}, s.Tags...),
@@ -111,7 +102,7 @@ func Services(list []Service) []byte {
 	return text(map[string]any{"services": all})
 }
 
-// text is JSON as Ansible's filter to_nice_json writes it: sorted, with four spaces.
+// text is JSON with sorted keys, so that the same content has the same bytes.
 func text(v any) []byte {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)

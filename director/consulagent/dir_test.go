@@ -44,11 +44,14 @@ func TestFetch(t *testing.T) {
 		change  func(*Source)
 		want    director.Kind // empty for success
 	}{
-		"the program":     {handler: says(program)},
-		"another one":     {handler: says("malice"), want: director.KindConflict},
-		"cut off":         {handler: says(program[:4]), want: director.KindConflict},
-		"nothing there":   {handler: http.NotFound, want: director.KindUnavailable},
-		"leads elsewhere": {handler: http.RedirectHandler("https://127.0.0.1:1/", http.StatusFound).ServeHTTP, want: director.KindUnavailable},
+		"the program":   {handler: says(program)},
+		"another one":   {handler: says("malice"), want: director.KindConflict},
+		"cut off":       {handler: says(program[:4]), want: director.KindConflict},
+		"nothing there": {handler: http.NotFound, want: director.KindUnavailable},
+		"leads elsewhere": {
+			handler: http.RedirectHandler("https://127.0.0.1:1/", http.StatusFound).ServeHTTP,
+			want:    director.KindUnavailable,
+		},
 		"another authority": {
 			handler: says(program), change: func(s *Source) { s.CA = "" }, want: director.KindUnavailable,
 		},

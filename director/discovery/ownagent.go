@@ -130,16 +130,15 @@ func (s *Service) tellOwnAgent(ctx context.Context, doc model.Stored, have direc
 		Agent: consulagent.Agent{
 			Name: Node(name), ID: uuid.NewSHA1(uuid.Nil, []byte(s.Director+"/"+name)).String(), Address: address,
 			Datacenter: doc.Consul.Datacenter, Domain: doc.Consul.Domain, Join: a.Servers(),
-			AutoEncrypt: a.AutoEncrypt, DNS: "127.0.0.1",
-			Meta:  map[string]string{MetaOwner: s.Director, MetaNode: name, MetaCluster: s.Director},
-			Ports: map[string]int{"http": -1, "dns": -1, "serf_lan": s.OwnAgent.Gossip},
+			AutoEncrypt: a.AutoEncrypt, Gossip: s.OwnAgent.Gossip,
+			Meta: map[string]string{MetaOwner: s.Director, MetaNode: name, MetaCluster: s.Director},
 		},
 		Token: token, Gossip: gossip, CA: doc.Consul.TLS.CA, SHA256: a.Program.SHA256,
 		Services: []consulagent.Service{{
 			ID: ServiceDirector, Name: ServiceDirector, Address: self.Address, Port: self.Port, Tags: self.Tags,
 			Meta: meta,
 			Check: consulagent.Check{
-				Name: "ready, as the agent next to it sees it", Scheme: "https", Path: "/readyz", Interval: 5,
+				Name: "ready, as the agent next to it sees it", Path: "/readyz", Interval: 5,
 				Address: ready.Addr().String(), Port: int(ready.Port()),
 			},
 		}},
