@@ -79,7 +79,7 @@ test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an
 	test/e2e/e2e.sh nodes
 test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; containers as there
 	test/e2e/e2e.sh ha
-test/certs: build ## Three masters and two workers whose certificates are renewed under a service and a writer, and then end; containers as there
+test/certs: build ## Three masters, two workers: certificates are renewed under load, and then end; containers as there
 	test/e2e/e2e.sh certs
 	test/e2e/e2e.sh ca
 test/outer: build ## A cluster below an outer authority, which ends, and then below a step-ca; containers as there

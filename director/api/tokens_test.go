@@ -115,7 +115,8 @@ func TestServiceAccounts(t *testing.T) {
 		t.Errorf("the upgrade of the director: %+v", p)
 	}
 	b.token = admin
-	b.do(t, http.MethodPost, "/tokens", `{"name":"up","scope":"phases","password":"`+password+`"}`, http.StatusCreated, &own)
+	asked := `{"name":"up","scope":"phases","password":"` + password + `"}`
+	b.do(t, http.MethodPost, "/tokens", asked, http.StatusCreated, &own)
 	b.token = own.Token
 	b.do(t, http.MethodPost, "/phases", upgrade, http.StatusAccepted, nil)
 	b.token = admin

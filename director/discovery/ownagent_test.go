@@ -61,7 +61,9 @@ func (b *manned) wants(t *testing.T, yes bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	files := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(program) }))
+	files := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(program)
+	}))
 	t.Cleanup(files.Close)
 	c := *b.world.docs[model.Ref{Kind: model.KindConsul, Name: "dc1"}].Consul
 	c.Gossip, c.Agents = "gossip", model.ConsulAgents{
@@ -193,7 +195,8 @@ func (b *manned) private(t *testing.T) {
 	}
 	agents, _, _ := b.sealed.ConsulAgents(t.Context(), b.Director)
 	c := b.consul.Client(t, agents.Tokens["director-i0123456789ab"].Secret.Reveal())
-	if _, err := c.Catalog().Register(&api.CatalogRegistration{Node: "kaas-demo-master-1", Address: "10.9.9.9"}, nil); err == nil {
+	other := &api.CatalogRegistration{Node: "kaas-demo-master-1", Address: "10.9.9.9"}
+	if _, err := c.Catalog().Register(other, nil); err == nil {
 		t.Error("the token of the agent writes other nodes")
 	}
 }

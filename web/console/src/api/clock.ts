@@ -8,8 +8,8 @@ const exact = 5000 // ms: what a second's fraction and a slow answer explain is 
 let ahead = 0 // ms, of this machine's clock before the director's
 const watchers = new Set<() => void>()
 
-// difference is how far this machine's clock was ahead of the director's, in ms, at an answer with its time, when it was
-// asked and answered at these times of this machine's clock; 0 if the clocks may be the same.
+// difference is how far this machine's clock was ahead of the director's, in ms, at an answer with the director's time.
+// asked and answered are times of this machine's clock. It is 0 if the clocks may be the same.
 export function difference(date: string | null, asked: number, answered: number): number {
   const from = Date.parse(date ?? '')
   if (Number.isNaN(from)) return 0

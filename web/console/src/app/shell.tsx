@@ -61,12 +61,9 @@ const wrong = 60_000 // ms
 function Clock() {
   const ahead = useAhead()
   if (Math.abs(ahead) < wrong) return null
+  const far = `${duration(Math.abs(ahead) / 1000)} ${ahead > 0 ? 'ahead of' : 'behind'}`
   return (
-    <Alert
-      variant="warning"
-      isInline
-      title={`Your machine's clock is ${duration(Math.abs(ahead) / 1000)} ${ahead > 0 ? 'ahead of' : 'behind'} the director's.`}
-    >
+    <Alert variant="warning" isInline title={`Your machine's clock is ${far} the director's.`}>
       Times on these pages are by the director's clock.
     </Alert>
   )
