@@ -144,7 +144,7 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 func (b *boot) openFiles(context.Context) error {
 	var err error
 	b.files, err = imagestore.Open(imagestore.Config{
-		Dir: b.path("images"), Log: b.log, Reserve: int64(b.cfg.ImageReserve), Uploads: b.cfg.ImageUploads,
+		Dir: b.path("images"), Owner: b.instance, Log: b.log, Reserve: int64(b.cfg.ImageReserve), Uploads: b.cfg.ImageUploads,
 		UploadBytes: int64(b.cfg.ImageUploadsSize),
 	})
 	if err != nil {
@@ -153,7 +153,7 @@ func (b *boot) openFiles(context.Context) error {
 	b.onStop(b.files.Close)
 	b.env.Images, b.env.Imported = b.db, b.files.Path
 	b.bundles, err = releasestore.Open(releasestore.Config{
-		Dir: b.path("releases"), Log: b.log, Reserve: int64(b.cfg.ImageReserve),
+		Dir: b.path("releases"), Owner: b.instance, Log: b.log, Reserve: int64(b.cfg.ImageReserve),
 	})
 	if err != nil {
 		return err

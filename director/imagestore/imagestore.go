@@ -30,11 +30,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/jobs"
+	"github.com/director-kaas/kaas/director/scratch"
 )
 
 // Config is what Open needs. Dir and Log must be set.
 type Config struct {
-	Dir     string // holds everything; made if it is missing
+	Dir string // holds everything; made if it is missing
+	// Owner names this process among those that have the directory open at the same time; no two have the same name.
+	Owner   string
 	Convert diskimage.Converter
 	Log     *slog.Logger
 	Now     func() time.Time // nil means time.Now
@@ -68,16 +71,17 @@ type Import = director.ImageImport
 // Job is work on an image that outlives the request for it. Its stages are checking, converting, done and failed.
 type Job = jobs.Job[File]
 
-// Store is an open store. It is safe for concurrent use; one process at a time may have a directory open.
+// Store is an open store. It is safe for concurrent use. Directors may share its directory: each upload is worked on
+// by one of them at a time. What a conversion has reserved is known to its own director alone.
 type Store struct {
 	Config
 	jobs *jobs.Table[File]
+	tmp  string // of this process, for what is half done
 
 	beginning sync.Mutex // held while room is looked for and reserved
 
 	mu   sync.Mutex
-	room int64           // that running conversions have reserved
-	held map[string]bool // uploads that are being written or imported
+	room int64 // that running conversions have reserved
 	// moved are the checksums of uploads that were begun without one, by their former ids.
 	moved map[string]string
 }
@@ -87,7 +91,7 @@ var (
 	place  = regexp.MustCompile(`^[0-9a-f]{64}\.qcow2$`)
 )
 
-// Open opens the store and removes what an earlier process left half done.
+// Open opens the store and removes what an earlier process of this owner left half done.
 func Open(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
@@ -98,15 +102,14 @@ func Open(c Config) (*Store, error) {
 		c.Free = freeOf
 	}
 	s := &Store{
-		Config: c, held: map[string]bool{}, jobs: jobs.New[File](opImport, c.Log, c.Now), moved: map[string]string{},
+		Config: c, jobs: jobs.New[File](opImport, c.Log, c.Now), moved: map[string]string{},
 	}
-	if err := os.RemoveAll(s.path("tmp")); err != nil {
+	if err := os.MkdirAll(s.path("uploads"), 0o700); err != nil {
 		return nil, broken(err)
 	}
-	for _, dir := range []string{"", "uploads", "tmp"} {
-		if err := os.MkdirAll(s.path(dir), 0o700); err != nil {
-			return nil, broken(err)
-		}
+	var err error
+	if s.tmp, err = scratch.Open(c.Dir, c.Owner, c.Now()); err != nil {
+		return nil, broken(err)
 	}
 	entries, err := os.ReadDir(c.Dir)
 	if err != nil {
@@ -114,7 +117,7 @@ func Open(c Config) (*Store, error) {
 	}
 	for _, e := range entries { // a record is written before its file comes, and removed after it
 		sum, isRecord := strings.CutSuffix(e.Name(), ".json")
-		if !isRecord || !digest.MatchString(sum) {
+		if !isRecord || !digest.MatchString(sum) || !scratch.Old(s.path(e.Name()), c.Now()) {
 			continue
 		}
 		if _, err := os.Stat(s.Path(sum)); errors.Is(err, fs.ErrNotExist) {
@@ -235,7 +238,7 @@ func (s *Store) save(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(s.path("tmp"), "record-")
+	tmp, err := os.CreateTemp(s.tmp, "record-")
 	if err != nil {
 		return err
 	}
@@ -248,18 +251,12 @@ func (s *Store) save(name string, v any) error {
 
 // hold takes an upload for the caller, or fails if someone else has it.
 func (s *Store) hold(id string) (release func(), err error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.held[id] {
+	release, err = scratch.Hold(s.Dir, id)
+	if director.KindOf(err) == director.KindConflict {
 		return nil, director.Errorf(
 			director.KindConflict, "imagestore.upload", "another request works on this upload",
 		).
 			WithHint("wait until that has ended")
 	}
-	s.held[id] = true
-	return func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		delete(s.held, id)
-	}, nil
+	return release, err
 }

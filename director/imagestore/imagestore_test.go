@@ -375,7 +375,7 @@ func TestOpenTidiesUp(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	sum := strings.Repeat("b", 64)
-	for name, text := range map[string]string{"tmp/image-1/image.qcow2": "half", sum + ".json": "{}"} {
+	for name, text := range map[string]string{"tmp/other/image.qcow2": "half", sum + ".json": "{}"} {
 		path := filepath.Join(b.dir, name)
 		if err := errors.Join(
 			os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600),
@@ -384,5 +384,45 @@ func TestOpenTidiesUp(t *testing.T) {
 		}
 	}
 	b.open(imagestore.Config{})
+	for _, name := range []string{"tmp/other/image.qcow2", sum + ".json"} { // another director may be at work
+		if _, err := os.Stat(filepath.Join(b.dir, name)); err != nil {
+			t.Error(err)
+		}
+	}
+	b.now = b.now.Add(48 * time.Hour)
+	b.open(imagestore.Config{})
 	b.empty()
+}
+
+func TestTwoDirectorsOnOneDirectory(t *testing.T) {
+	t.Parallel()
+	b := setup(t)
+	sum := strings.Repeat("c", 64)
+	if _, err := b.store.Begin(t.Context(), imagestore.Request{SHA256: sum, Size: 1 << 20}); err != nil {
+		t.Fatal(err)
+	}
+	from, to := io.Pipe()
+	sent := make(chan error, 1)
+	go func() {
+		_, err := b.store.Write(t.Context(), sum, 0, from)
+		sent <- err
+	}()
+	if _, err := to.Write(make([]byte, 512)); err != nil { // the upload is held from here on
+		t.Fatal(err)
+	}
+	first := b.store
+	b.open(imagestore.Config{Owner: "second"})
+	_, err := b.store.Write(t.Context(), sum, 0, strings.NewReader("x"))
+	b.fails(err, director.KindConflict, "another request works on this upload")
+	b.fails(b.store.Abort(t.Context(), sum), director.KindConflict, "another request works on this upload")
+	if err := to.CloseWithError(io.ErrUnexpectedEOF); err != nil {
+		t.Fatal(err)
+	}
+	b.fails(<-sent, director.KindUnavailable, "broke off")
+	if u, err := b.store.Upload(sum); err != nil || u.Offset != 512 {
+		t.Errorf("the second director sees %+v, %v; want what the first one has taken", u, err)
+	}
+	if err := errors.Join(b.store.Abort(t.Context(), sum), first.Close(t.Context())); err != nil {
+		t.Error(err)
+	}
 }

@@ -183,7 +183,7 @@ func (s *Store) make(ctx context.Context, to jobs.Progress, path string, f File,
 	if err != nil {
 		return f, err
 	}
-	tmp, err := os.MkdirTemp(s.path("tmp"), "image-")
+	tmp, err := os.MkdirTemp(s.tmp, "image-")
 	if err != nil {
 		return f, broken(err)
 	}

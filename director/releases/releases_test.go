@@ -20,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/provenance"
 	"github.com/director-kaas/kaas/director/releases"
 	"github.com/director-kaas/kaas/director/releasestore"
+	"github.com/director-kaas/kaas/director/scratch"
 	"github.com/director-kaas/kaas/director/servicetest"
 	"github.com/director-kaas/kaas/director/signature"
 	"github.com/director-kaas/kaas/director/simulate"
@@ -239,7 +240,7 @@ func TestImportDamaged(t *testing.T) {
 	if err != nil || len(files) > 0 {
 		t.Errorf("there are %v, %v", files, err)
 	}
-	left, err := os.ReadDir(filepath.Join(s.dir, "releases", "tmp"))
+	left, err := os.ReadDir(filepath.Join(s.dir, "releases", "tmp", "alone"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -308,11 +309,12 @@ func TestWhatADeadProcessLeaves(t *testing.T) {
 	if err := os.Rename(s.files.Path(f.Digest), filepath.Join(dir, "tmp", f.Digest)); err != nil { // a deletion, cut
 		t.Fatal(err)
 	}
-	_, err = releasestore.Open(releasestore.Config{Dir: dir, Log: slog.New(slog.DiscardHandler)})
+	later := func() time.Time { return time.Now().Add(2 * scratch.Life) }
+	_, err = releasestore.Open(releasestore.Config{Dir: dir, Log: slog.New(slog.DiscardHandler), Now: later})
 	if err != nil {
 		t.Fatal(err)
 	}
-	left, err := filepath.Glob(filepath.Join(dir, "*", "*"))
+	left, err := filepath.Glob(filepath.Join(dir, "*", "*", "*"))
 	records, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(left)+len(records) > 0 {
 		t.Errorf("left behind: %v %v, %v", left, records, err)

@@ -26,11 +26,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/jobs"
+	"github.com/director-kaas/kaas/director/scratch"
 )
 
 // Config is what Open needs. Dir and Log must be set.
 type Config struct {
-	Dir     string // holds everything; made if it is missing
+	Dir string // holds everything; made if it is missing
+	// Owner names this process among those that have the directory open at the same time; no two have the same name.
+	Owner   string
 	Log     *slog.Logger
 	Now     func() time.Time // nil means time.Now
 	Reserve int64            // bytes that stay free on the disk, for the database; 0 means 1 GiB
@@ -45,27 +48,26 @@ type Job = jobs.Job[File]
 // unpacking is the stage of a job in which bytes of the archive are counted.
 const unpacking = "unpacking"
 
-// Store is an open store. It is safe for concurrent use; one process at a time may have a directory open.
+// Store is an open store. It is safe for concurrent use, and directors may share its directory.
 type Store struct {
 	Config
 	jobs *jobs.Table[File]
+	tmp  string // of this process, for what is half done
 }
 
 const opImport = "releasestore.import"
 
 var digest = regexp.MustCompile(`^[0-9a-f]{64}$`)
 
-// Open opens the store and removes what an earlier process left half done.
+// Open opens the store and removes what an earlier process of this owner left half done.
 func Open(c Config) (*Store, error) {
 	if c.Now == nil {
 		c.Now = time.Now
 	}
 	c.Reserve = cmp.Or(c.Reserve, 1<<30)
 	s := &Store{Config: c, jobs: jobs.New[File](opImport, c.Log, c.Now)}
-	if err := os.RemoveAll(s.path("tmp")); err != nil {
-		return nil, broken(err)
-	}
-	if err := os.MkdirAll(s.path("tmp"), 0o700); err != nil {
+	var err error
+	if s.tmp, err = scratch.Open(c.Dir, c.Owner, c.Now()); err != nil {
 		return nil, broken(err)
 	}
 	entries, err := os.ReadDir(c.Dir)
@@ -74,6 +76,7 @@ func Open(c Config) (*Store, error) {
 	}
 	for _, e := range entries { // a record is written before its bundle comes, and removed after it
 		sum, isRecord := strings.CutSuffix(e.Name(), ".json")
+		isRecord = isRecord && scratch.Old(s.path(e.Name()), c.Now())
 		if _, err := os.Stat(s.Path(sum)); isRecord && errors.Is(err, fs.ErrNotExist) {
 			if err := os.Remove(s.path(e.Name())); err != nil {
 				return nil, broken(err)
@@ -163,7 +166,7 @@ func (s *Store) Delete(sum string) error {
 	if !digest.MatchString(sum) {
 		return nil
 	}
-	tmp, err := os.MkdirTemp(s.path("tmp"), "delete-")
+	tmp, err := os.MkdirTemp(s.tmp, "delete-")
 	if err != nil {
 		return broken(err)
 	}
@@ -230,7 +233,7 @@ func (s *Store) unpack(ctx context.Context, a Archive, progress func(done, total
 		return File{}, broken(err)
 	}
 	defer from.Close()
-	tmp, err := os.MkdirTemp(s.path("tmp"), "import-")
+	tmp, err := os.MkdirTemp(s.tmp, "import-")
 	if err != nil {
 		return File{}, broken(err)
 	}
@@ -311,7 +314,7 @@ func (s *Store) save(f File) error {
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(s.path("tmp"), "record-")
+	tmp, err := os.CreateTemp(s.tmp, "record-")
 	if err != nil {
 		return err
 	}
