@@ -67,9 +67,7 @@ func (s *server) authorize(
 		}
 		// A token changes nothing, and people need theirs to use clusters meanwhile.
 		if action != director.ActRead && action != director.ActToken && s.Held != nil && s.Held() {
-			s.abort(humagin.Unwrap(ctx), director.Errorf(
-				director.KindUnavailable, "api.held", "the director is being upgraded, and takes no changes",
-			).WithHint("try again in a few minutes; directorctl appliance status shows how far it is"))
+			s.abort(humagin.Unwrap(ctx), heldError())
 			return
 		}
 		next(ctx)

@@ -53,7 +53,8 @@ func (s *server) readiness(ctx context.Context) (wire.Readiness, error) {
 	}
 }
 
-// probes offers the probes, and the metrics, where the programs that ask for them look by themselves.
+// probes offers the probes, and the metrics, where the programs that ask for them look by themselves. Balancers ask
+// /readyz?changes=true: a director that is about to be upgraded is ready, and another one should take its requests.
 func (s *server) probes(engine *gin.Engine) {
 	engine.GET("/healthz", func(g *gin.Context) { g.Status(http.StatusNoContent) })
 	engine.GET("/readyz", func(g *gin.Context) {
@@ -62,11 +63,22 @@ func (s *server) probes(engine *gin.Engine) {
 			s.abort(g, err)
 			return
 		}
+		if g.Query("changes") == "true" && s.Held != nil && s.Held() {
+			s.abort(g, heldError())
+			return
+		}
 		g.JSON(http.StatusOK, out)
 	})
 	if s.Metrics != nil {
 		engine.GET("/metrics", s.metricsGuard, gin.WrapH(s.Metrics))
 	}
+}
+
+// heldError is what a director answers that takes no changes.
+func heldError() error {
+	return director.Errorf(
+		director.KindUnavailable, "api.held", "the director is being upgraded, and takes no changes",
+	).WithHint("try again in a few minutes; directorctl appliance status shows how far it is")
 }
 
 // metricsGuard lets those through who show the token of the metrics.
