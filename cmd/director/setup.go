@@ -54,6 +54,10 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 		return err
 	},
 	"console": setupConsole,
+	"group":   setupGroup,
+	"share":   setupShare,
+	"join":    setupJoin,
+	"shared":  func(ctx context.Context, _ []string, _ io.Writer) error { return place().MountShared(ctx) },
 	"edit":    setupEdit,
 	"check":   setupCheck,
 	"hash":    setupHash,
@@ -67,8 +71,13 @@ Sets up the appliance that this director is on. See docs/start/appliance.md.
   apply            write again what the services of the VM read
   check [TARGET]   ask the servers for DNS and NTP, and connect to hypervisors: https://VCENTER,
                    qemu+ssh://root@HOST/system or HOST:PORT
+  group [flags] MEMBER...
+                   make this appliance the first one of a group behind one address, or change the group
+  share            write a code with which other appliances join the group, and answer them
+  join MEMBER      join the group of the appliance with that address; asks for the code
   hash             read a password, and write its hash for the property admin_password_hash
   disk             mount the data disk, and format a blank one
+  shared           mount the files that a group shares
   config           write the configuration of the director
   properties       write the properties of the first boot, in JSON
   change           do what the director asks for: write the root of an upgrade, or take the kept one, and restart
@@ -96,7 +105,7 @@ func runSetup(args []string, out io.Writer) error {
 			WithHint("director setup -help")
 	}
 	rest := flags.Args()[1:]
-	if len(rest) > 0 && flags.Arg(0) != "check" {
+	if len(rest) > 0 && !slices.Contains([]string{"check", "group", "join"}, flags.Arg(0)) {
 		return director.Errorf(director.KindInvalid, opSetup, "%q: %s takes no arguments", rest[0], flags.Arg(0)).
 			WithHint("director setup -help")
 	}

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net"
 	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"golang.org/x/sys/unix"
 	"gopkg.in/yaml.v3"
@@ -108,6 +110,9 @@ func (p Place) Write(ctx context.Context, s Setup, addresses []netip.Addr) error
 	if err := p.owned("setup/admin-password-hash"); err != nil {
 		return err
 	}
+	if err := p.writeGroup(s); err != nil {
+		return err
+	}
 	return p.hostKeys(ctx)
 }
 
@@ -153,19 +158,33 @@ var dirs = []struct {
 
 func (p Place) directories() error {
 	for _, d := range dirs {
-		path := p.data(d.name)
-		err := os.MkdirAll(path, 0o755)
-		if err == nil {
-			err = os.Chmod(path, d.mode)
-		}
-		if err == nil && d.own {
-			err = p.owned(d.name)
-		}
-		if err != nil {
-			return director.Errorf(director.KindInternal, opApply, "%s cannot be made: %w", path, err)
+		if err := p.directory(d.name, d.mode, d.own); err != nil {
+			return director.Errorf(director.KindInternal, opApply, "%s cannot be made: %w", p.data(d.name), err)
 		}
 	}
 	return p.consulDirectory()
+}
+
+// directory makes a directory of the data disk. One that is right is not touched: it may be on an NFS, whose server lets
+// root change nothing.
+func (p Place) directory(name string, mode os.FileMode, own bool) error {
+	path := p.data(name)
+	if err := os.MkdirAll(path, 0o755); err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	if info.Mode().Perm() != mode {
+		if err := os.Chmod(path, mode); err != nil {
+			return err
+		}
+	}
+	if stat, ok := info.Sys().(*syscall.Stat_t); ok && own && int(stat.Uid) != p.User {
+		return p.owned(name)
+	}
+	return nil
 }
 
 // consulDirectory makes the directory in which the director tells the agent of Consul next to it what it runs with. Its
@@ -311,12 +330,17 @@ func (p Place) config(s Setup, addresses []netip.Addr) (string, error) {
 	if b, err := booted(); err == nil && b.Trial && roots.Change.Stage == rootdisk.Trying {
 		all["held"] = true // until this root is known to be healthy
 	}
+	grouped, err := p.groupSettings(s)
+	if err != nil {
+		return "", err
+	}
 	settings, err := p.ownSettings()
 	if err != nil {
 		return "", err
 	}
+	maps.Copy(all, grouped)
 	for key, value := range settings {
-		if slices.Contains(fixed, key) {
+		if _, ours := grouped[key]; ours || slices.Contains(fixed, key) {
 			return "", director.Invalid(opApply, "the settings of the director are wrong", []director.Field{{
 				Path: p.data(OwnConfig) + ": " + printable(key), Msg: "is decided by the appliance",
 				Hint: "leave it out, and run: director setup apply",
@@ -330,6 +354,18 @@ func (p Place) config(s Setup, addresses []netip.Addr) (string, error) {
 		return "", director.Errorf(director.KindInternal, opApply, "%w", err)
 	}
 	return b.String(), nil
+}
+
+// groupSettings returns the settings of the director that its group decides on; none without a group.
+func (p Place) groupSettings(s Setup) (map[string]any, error) {
+	g, err := p.LoadGroup()
+	if director.KindOf(err) == director.KindNotFound {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return g.settings(s), nil
 }
 
 // Addresses returns the addresses of this machine that others may reach, IPv4 first.

@@ -132,9 +132,11 @@ func (p Place) Activate(ctx context.Context, s Setup, restart bool) error {
 	if !restart {
 		return nil
 	}
+	// Without a group, keepalived has no configuration and does not start.
 	for _, args := range [][]string{
 		{"restart", "systemd-networkd", "chrony"},
 		{"start", "--no-block", "ssh"},
+		{"restart", "--no-block", "keepalived"},
 		{"restart", "--no-block", "director"},
 	} {
 		if _, err := command(ctx, nil, "systemctl", args...); err != nil {
@@ -188,4 +190,16 @@ func (p Place) Config(ctx context.Context, wait time.Duration) error {
 		return err
 	}
 	return writeFile(p.etc("director/director.yaml"), []byte(config), 0o644)
+}
+
+// StopDirector stops the director of this appliance, and returns when it has ended.
+func StopDirector(ctx context.Context) error {
+	_, err := command(ctx, nil, "systemctl", "stop", "director")
+	return err
+}
+
+// StartDirector starts it, and does not wait for it.
+func StartDirector(ctx context.Context) error {
+	_, err := command(ctx, nil, "systemctl", "start", "--no-block", "director")
+	return err
 }

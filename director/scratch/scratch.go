@@ -19,7 +19,7 @@ const Life = 24 * time.Hour
 
 // Open returns the owner's directory below dir/tmp, empty. What an earlier process of this owner left in it is gone,
 // and so is what others left long ago. No two processes may be one owner at a time. An empty owner is a director that
-// shares with nobody.
+// shares with no other.
 func Open(dir, owner string, now time.Time) (string, error) {
 	if owner == "" {
 		owner = "alone"

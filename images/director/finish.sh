@@ -30,8 +30,8 @@ passwd -q -l root
 chage -d 20000 root
 
 systemctl -q enable systemd-networkd systemd-networkd-wait-online systemd-resolved ssh chrony nftables apparmor \
-    prometheus-node-exporter qemu-guest-agent open-vm-tools \
-    director-disk director-setup director director-trial director-upgrade.path director-consul.path director-console@tty1 director-console@ttyS0
+    prometheus-node-exporter qemu-guest-agent open-vm-tools keepalived \
+    director-disk director-setup director-shared director director-trial director-upgrade.path director-consul.path director-console@tty1 director-console@ttyS0
 systemctl -q mask getty@tty1.service serial-getty@ttyS0.service \
     systemd-binfmt.service proc-sys-fs-binfmt_misc.automount \
     e2scrub_all.timer e2scrub_reap.service dpkg-db-backup.timer fstrim.timer \

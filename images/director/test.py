@@ -10,6 +10,7 @@ import traceback
 from xml.sax.saxutils import quoteattr
 
 from cluster import cluster, restore
+from group import group
 from vms import DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, seed, sh, trusted_key, wait
 
 
@@ -249,7 +250,7 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (nocloud, ovf, form, upgrade, restore, cluster):
+    for run in (nocloud, ovf, form, upgrade, group, restore, cluster):
         if run.__name__ not in os.environ["KAAS_APPLIANCE_ONLY"].split():
             continue
         try:

@@ -216,8 +216,8 @@ def seed(name: str, label: str, files: dict) -> str:
     return f"{top}.iso"
 
 
-def first_boot(vm: VM, more: str = "") -> str:
-    """Set a VM up by a NoCloud seed, with further settings of the director, and return its data disk."""
+def first_start(vm: VM) -> str:
+    """Start a VM with a NoCloud seed and a blank data disk; return the disk."""
     iso = seed(vm.name + "-seed", "cidata", {
         "user-data": "#cloud-config\n" + json.dumps({
             "hostname": vm.name, "ssh_authorized_keys": [open(f"{WORK}/id.pub", encoding="utf-8").read().strip()],
@@ -227,6 +227,12 @@ def first_boot(vm: VM, more: str = "") -> str:
     })
     data = vm.disk("data", "20G")
     vm.start(vm.disk("root"), data, seed=iso)
+    return data
+
+
+def first_boot(vm: VM, more: str = "") -> str:
+    """Set a VM up by a NoCloud seed, with further settings of the director, and return its data disk."""
+    data = first_start(vm)
     vm.page()
     vm.wait_ssh()
     if more:

@@ -1,0 +1,268 @@
+"""Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power in turn."""
+
+import json
+import os
+import pwd
+import ssl
+import subprocess
+import time
+import urllib.request
+
+from vms import DISKS, ROOT, VM, WORK, check, ctl, first_start, sh, wait
+
+HOST = "10.89.0.1"
+ADDRESS = "10.89.0.20"
+# A simulated world, so that the plan needs no hypervisor. Appliances, database and NFS are real.
+MODELS = """apiVersion: kaas/v1
+kind: Provider
+metadata: {name: lab}
+spec:
+  type: sim
+  sim:
+    hosts:
+      - {name: h1, cpus: 64, memory: 512GiB, disk: 16TiB}
+      - {name: h2, cpus: 64, memory: 512GiB, disk: 16TiB}
+      - {name: h3, cpus: 64, memory: 512GiB, disk: 16TiB}
+---
+apiVersion: kaas/v1
+kind: Network
+metadata: {name: nodes}
+spec: {provider: lab, mode: open, cidr: 10.88.0.0/24, gateway: 10.88.0.1, pool: {from: 10.88.0.10, to: 10.88.0.99}}
+---
+apiVersion: kaas/v1
+kind: Release
+metadata: {name: k8s}
+spec: {bundle: /data/bundles/k8s, kubernetes: v1.37.1}
+---
+apiVersion: kaas/v1
+kind: Image
+metadata: {name: node}
+spec: {source: /data/images/node.qcow2, sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", kubernetes: v1.37.1}
+---
+apiVersion: kaas/v1
+kind: BackupTarget
+metadata: {name: nfs}
+spec: {type: nfs, directory: /data/backups/directors, recipients: ["@RECIPIENT@"], retention: {count: 3}}
+---
+apiVersion: kaas/v1
+kind: Schedule
+metadata: {name: director-backup}
+spec: {cron: '15 3 * * *', job: {name: backup, params: {target: nfs}}}
+"""
+CLUSTER = """apiVersion: kaas/v1
+kind: Cluster
+metadata: {name: %s}
+spec:
+  release: k8s
+  provider: lab
+  image: node
+  network: nodes
+  masters: {count: 1, cpus: 2, memory: 4GiB, disk: 30GiB}
+  workers: [{name: worker, count: 3, cpus: 1, memory: 4GiB, disk: 30GiB}]
+"""
+# Plays that are slow enough for an outage to begin and to end in one.
+SIMULATION = {
+    "worlds": "/data/backups/worlds", "boot": "20s", "verbs": [{"verb": "ensure", "latency": "5s"}],
+    "plays": {"tasks": 10, "latency": "3s"},
+}
+
+
+class Services:
+    """A PostgreSQL with TLS, and an NFS, on this machine."""
+
+    def __init__(self) -> None:
+        sh(f"{ROOT}/test/lab/need.sh", "postgresql", "nfs-ganesha", "nfs-ganesha-vfs", "openssl", "age")
+        os.chmod(WORK, 0o711)
+        self.export, self.running = f"{WORK}/export", []
+        os.makedirs(self.export)
+        os.chown(self.export, 900, 900)
+        self.database()
+        self.nfs()
+
+    def database(self) -> None:
+        """Start PostgreSQL, with a user for the directors."""
+        top, postgres = f"{WORK}/postgres", pwd.getpwnam("postgres")
+        os.makedirs(top)
+        sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=database", "-addext",
+           f"subjectAltName=IP:{HOST}", "-days", "2", "-keyout", f"{top}/server.key", "-out", f"{top}/server.crt")
+        with open(f"{top}/password", "w", encoding="utf-8") as f:
+            f.write("secret of the database\n")
+        for name in ("", "server.key", "server.crt", "password"):
+            os.chown(f"{top}/{name}", postgres.pw_uid, postgres.pw_gid)
+        newest = sorted(os.listdir("/usr/lib/postgresql"), key=float)[-1]
+        tools = f"/usr/lib/postgresql/{newest}/bin"
+        user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--pdeathsig", "KILL"]
+        sh(*user, f"{tools}/initdb", "-D", f"{top}/data", "-U", "director", "-E", "UTF8", "--no-locale", "--pwfile", f"{top}/password",
+           "--auth-host", "scram-sha-256", "--auth-local", "trust")
+        with open(f"{top}/data/pg_hba.conf", "a", encoding="utf-8") as f:
+            f.write("hostssl all director 10.89.0.0/24 scram-sha-256\n")
+        self.start(*user, f"{tools}/postgres", "-D", f"{top}/data", "-c", f"listen_addresses={HOST}", "-c", f"unix_socket_directories={top}",
+                   "-c", "ssl=on", "-c", f"ssl_cert_file={top}/server.crt", "-c", f"ssl_key_file={top}/server.key")
+        wait("PostgreSQL", lambda: sh(f"{tools}/pg_isready", "-h", HOST, check=False).returncode == 0)
+        sh(*user, f"{tools}/createdb", "-h", top, "-U", "director", "director")
+
+    def nfs(self) -> None:
+        """Start NFS-Ganesha, a server that needs nothing of the kernel. Root is nobody there."""
+        top = f"{WORK}/nfs"
+        os.makedirs(top)
+        with open(f"{top}/ganesha.conf", "w", encoding="utf-8") as f:
+            f.write(f"""NFS_Core_Param {{ Protocols = 4; Bind_addr = {HOST}; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}
+NFSV4 {{ Grace_Period = 5; Lease_Lifetime = 10; RecoveryBackend = fs; }}
+EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type = RW; Squash = Root_Squash; SecType = sys;
+  Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}
+""")
+        os.makedirs("/var/lib/nfs/ganesha", exist_ok=True)
+        self.start("setpriv", "--pdeathsig", "KILL", "ganesha.nfsd", "-F", "-f", f"{top}/ganesha.conf", "-L", f"{top}/log", "-p",
+                   f"{top}/pid")
+        wait("the NFS", lambda: "NFS SERVER INITIALIZED" in open(f"{top}/log", encoding="utf-8").read()
+             if os.path.exists(f"{top}/log") else False)
+
+    def start(self, *args: str) -> None:
+        """Start a program that stop ends."""
+        log = open(f"{WORK}/{len(self.running)}.service.log", "wb")  # pylint: disable=consider-using-with # it has it as long as it runs
+        self.running.append(subprocess.Popen(args, stdout=log, stderr=log))  # pylint: disable=consider-using-with
+
+    def stop(self) -> None:
+        """End all programs."""
+        for program in reversed(self.running):
+            program.terminate()
+            program.wait(60)
+
+
+def answers(address: str, path: str = "/readyz?changes=true") -> bool:
+    """Report whether a director at the address is ready."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(f"https://{address}{path}", context=context, timeout=3) as got:
+            return got.status == 200
+    except OSError:
+        return False
+
+
+class Group:
+    """The three appliances, and what a person does with them."""
+
+    def __init__(self) -> None:
+        self.vms = [VM(f"group-{i}", f"10.89.0.{20 + i}", f"52:54:00:89:00:2{i}") for i in (1, 2, 3)]
+        self.all = VM("group", ADDRESS, "")  # whoever has the address
+        self.data: dict = {}
+
+    def boot(self) -> None:
+        """Set all of them up."""
+        for vm in self.vms:
+            self.data[vm.name] = first_start(vm)
+        for vm in self.vms:
+            vm.page()
+            vm.wait_ssh()
+
+    def join(self) -> None:
+        """Make the first one a group, and have the others join it."""
+        first = self.vms[0]
+        first.send(open(f"{WORK}/postgres/server.crt", "rb").read(), "sudo tee /data/etc/database-ca.crt >/dev/null")
+        first.send(b"secret of the database\n", "sudo install -o director -g director -m 0600 /dev/stdin /data/etc/database.password")
+        first.send(json.dumps({
+            "database": f"postgres://director@{HOST}/director?sslmode=verify-full&sslrootcert=/data/etc/database-ca.crt",
+            "databasePasswordFile": "/data/etc/database.password", "simulate": True, "simulation": SIMULATION,
+        }).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
+        members = " ".join(vm.address for vm in self.vms)
+        # The identity of the director that had its own database belongs to no group.
+        first.on("sudo systemctl stop director && sudo mv /data/director /data/director.alone", check=True)
+        done = first.on(f"sudo director setup group -address {ADDRESS} -files {HOST}:/director {members}")
+        check("the first appliance is a group", done.returncode == 0, done.stdout + done.stderr)
+        began = time.monotonic()
+        wait("the group's address answers", lambda: answers(ADDRESS))
+        check(f"the group's address answers after {time.monotonic() - began:.0f} s", True)
+        with subprocess.Popen(
+            ["ssh", "-n", "-F", "none", "-o", f"ControlPath={WORK}/{first.name}.ssh", f"admin@{first.address}", "sudo director setup share"],
+            stdout=subprocess.PIPE, text=True) as share:
+            said = ""
+            while said.count("\n\n") < 4 and (line := share.stdout.readline()):
+                said += line
+            code = said.strip().splitlines()[-1].strip()
+            wrong = self.vms[1].on(f"echo AAAA-{code[5:]} | sudo director setup join {first.address}")
+            check("a wrong code is refused", wrong.returncode != 0 and "compare the code" in wrong.stderr, wrong.stdout + wrong.stderr)
+            for vm in self.vms[1:]:
+                done = vm.on(f"echo {code} | sudo director setup join {first.address}")
+                check(f"{vm.name} joins", done.returncode == 0, done.stdout + done.stderr)
+            check("sharing ends when all have joined", share.wait(60) == 0, said + share.stdout.read())
+        for vm in self.vms:
+            wait(f"{vm.name} is ready", lambda vm=vm: answers(vm.address))
+
+    def holder(self) -> VM:
+        """Return the appliance that has the address."""
+        def look():
+            return next((vm for vm in self.vms if ADDRESS + "/32" in vm.on("ip -4 -o address show eth0").stdout), None)
+        return wait("one of them has the address", look)
+
+    def plan(self, name: str) -> str:
+        """Start the creation of a cluster, and return its plan."""
+        model = f"{WORK}/{name}.yaml"
+        with open(model, "w", encoding="utf-8") as f:
+            f.write(CLUSTER % name)
+        done = ctl(self.all, "apply", "-f", model)
+        check(f"{name} is stored", done.returncode == 0, done.stdout + done.stderr)
+        planned = ctl(self.all, "plan", name, "-o", "json")
+        plan = json.loads(planned.stdout or "{}").get("id", "")
+        done = ctl(self.all, "start", plan, "--yes")
+        check("its plan is started", done.returncode == 0, planned.stderr + done.stdout + done.stderr)
+        return plan
+
+    def states(self, plan: str) -> dict:
+        """Return the states of a plan's steps; nothing while nobody answers."""
+        shown = ctl(self.all, "plans", "show", plan, "-o", "json")
+        return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
+
+    def lose(self, vm: VM, name: str) -> None:
+        """Cut the power of an appliance in the middle of a plan, and bring it back."""
+        plan = self.plan(name)
+        wait(f"{name}: a play runs", lambda: any(
+            state == "running" and step.startswith(("prepare", "control_plane", "workers")) for step, state in self.states(plan).items()))
+        had = "which had" if self.holder() is vm else "which did not have"
+        vm.forget()
+        vm.destroy()
+        began = time.monotonic()
+        wait("the address answers again", lambda: answers(ADDRESS))
+        away = time.monotonic() - began
+        check(f"without {vm.name}, {had} the address, another director answers after {away:.1f} s", away <= 15, f"{away:.1f} s")
+        done = ctl(self.all, "follow", plan)
+        states = self.states(plan)
+        check(f"the plan ends without it, after {time.monotonic() - began:.0f} s", done.returncode == 0 and set(states.values()) == {"done"},
+              done.stdout[-1000:] + done.stderr + str(states))
+        vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
+        wait(f"{vm.name} is back", lambda: answers(vm.address))
+        vm.wait_ssh()
+
+
+def group() -> None:
+    """Three appliances behind one address; each in turn loses its power under a running plan."""
+    services = Services()
+    try:
+        g = Group()
+        g.boot()
+        g.join()
+        ca = g.vms[0].authority()
+        check("the API takes the password at the group's address", g.all.login(ca).returncode == 0)
+        sh("age-keygen", "-o", f"{WORK}/group.key")
+        recipient = sh("age-keygen", "-y", f"{WORK}/group.key").stdout.strip()
+        with open(f"{WORK}/group.yaml", "w", encoding="utf-8") as f:
+            f.write(MODELS.replace("@RECIPIENT@", recipient))
+        done = ctl(g.all, "apply", "-f", f"{WORK}/group.yaml")
+        check("the documents are stored", done.returncode == 0, done.stdout + done.stderr)
+        done = ctl(g.all, "schedule", "run", "director-backup", "--wait")
+        kept = [name for _, _, names in os.walk(f"{services.export}/backups/directors") for name in names]
+        check("the director is backed up to the NFS", done.returncode == 0 and any(name.endswith(".age") for name in kept),
+              done.stdout + done.stderr + str(kept))
+        lost = []
+        while len(lost) < len(g.vms):
+            # One that came back may have been given the address again; then another is next.
+            vm = next(v for v in (g.holder(), *g.vms) if v not in lost)
+            lost.append(vm)
+            g.lose(vm, f"lost-{len(lost)}")
+        for vm in g.vms:
+            failed = vm.on("systemctl --failed --no-legend --plain").stdout
+            check(f"no unit of {vm.name} failed", not failed, failed)
+            vm.forget()
+            vm.destroy()
+    finally:
+        services.stop()
