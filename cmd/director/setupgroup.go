@@ -64,7 +64,9 @@ func setupGroup(ctx context.Context, args []string, out io.Writer) error {
 	if err := p.Activate(ctx, s, true); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "This appliance is in the group of %s. Others join it: sudo director setup share\n", g.Address)
+	_, err = fmt.Fprintf(
+		out, "This appliance is in the group of %s. Others join it: sudo director setup share\n", g.Address,
+	)
 	return err
 }
 
@@ -140,7 +142,9 @@ func setupJoin(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	if aside != "" {
-		_, _ = fmt.Fprintf(out, "What the director of this appliance had is in %s; remove it when the group works.\n", aside)
+		_, _ = fmt.Fprintf(
+			out, "What the director of this appliance had is in %s; remove it when the group works.\n", aside,
+		)
 	}
 	s, err := p.Load()
 	if err != nil {

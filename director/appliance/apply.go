@@ -165,8 +165,8 @@ func (p Place) directories() error {
 	return p.consulDirectory()
 }
 
-// directory makes a directory of the data disk. One that is right is not touched: it may be on an NFS, whose server lets
-// root change nothing.
+// directory makes a directory of the data disk. One that is right is not touched: it may be on an NFS, whose server
+// lets root change nothing.
 func (p Place) directory(name string, mode os.FileMode, own bool) error {
 	path := p.data(name)
 	if err := os.MkdirAll(path, 0o755); err != nil {

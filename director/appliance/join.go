@@ -51,7 +51,8 @@ func (p Place) collect() ([]handover, error) {
 		all, total = append(all, f), total+len(f.Text)
 		if len(all) > mostFiles || total > mostText {
 			return director.Errorf(
-				director.KindExhausted, opJoin, "%s has more than %d files or %d bytes", p.data("etc"), mostFiles, mostText,
+				director.KindExhausted, opJoin, "%s has more than %d files or %d bytes", p.data("etc"), mostFiles,
+				mostText,
 			).WithHint("keep nothing there but settings, keys and certificates")
 		}
 		return nil

@@ -126,12 +126,14 @@ func ends(code director.Secret) (first, joiner *tls.Config, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &tls.Config{
-			Certificates: []tls.Certificate{f}, ClientCAs: jPool, ClientAuth: tls.RequireAndVerifyClientCert,
-			MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
-		}, &tls.Config{
-			Certificates: []tls.Certificate{j}, RootCAs: fPool, ServerName: endFirst, MinVersion: tls.VersionTLS13,
-		}, nil
+	first = &tls.Config{
+		Certificates: []tls.Certificate{f}, ClientCAs: jPool, ClientAuth: tls.RequireAndVerifyClientCert,
+		MinVersion: tls.VersionTLS13, SessionTicketsDisabled: true,
+	}
+	joiner = &tls.Config{
+		Certificates: []tls.Certificate{j}, RootCAs: fPool, ServerName: endFirst, MinVersion: tls.VersionTLS13,
+	}
+	return first, joiner, nil
 }
 
 // Share answers members that join, who have the code, until all others have what they need or the context ends. It
@@ -225,7 +227,8 @@ func (p Place) handOver(q question, from netip.Addr, g Group, schema string) (an
 	}
 	if q.Schema != schema {
 		return answer{}, director.Errorf(
-			director.KindConflict, opShare, "the appliance that joins brings version %.20q of the database, and this one %q",
+			director.KindConflict, opShare,
+			"the appliance that joins brings version %.20q of the database, and this one %q",
 			q.Schema, schema,
 		).WithHint("upgrade the older one first: directorctl appliance upgrade")
 	}

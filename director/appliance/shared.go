@@ -133,7 +133,7 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 	}
 	if err := p.mountFiles(ctx, g.Files); err != nil {
 		return director.Errorf(director.KindUnavailable, opShared, "%s cannot be mounted: %w", g.Files, err).
-			WithHint("export it by NFS version 4 to all members: showmount, exportfs -v on the server")
+			WithHint("export it by NFS version 4 to all members: look at the exports of the server")
 	}
 	for _, name := range sharedDirs {
 		to := filepath.Join(p.data(sharedAt), name)
