@@ -166,7 +166,7 @@ class Group:
             "databasePasswordFile": "/data/etc/database.password", "simulate": True, "simulation": SIMULATION,
         }).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
         members = " ".join(vm.address for vm in self.vms)
-        # The identity of the director that had its own database belongs to no group.
+        # A director that has begun on real hypervisors does not become a simulated one.
         first.on("sudo systemctl stop director && sudo mv /data/director /data/director.alone", check=True)
         done = first.on(f"sudo director setup group -address {ADDRESS} -files {HOST}:/director {members}")
         check("the first appliance is a group", done.returncode == 0, done.stdout + done.stderr)
