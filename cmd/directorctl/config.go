@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // config is what a login leaves for the commands after it. The token lies in a file of its own.
@@ -101,22 +102,7 @@ func loadToken(path string) (director.Secret, error) {
 
 // writeFile replaces a file in one step, so that a reader sees the old one or the new one.
 func writeFile(path string, content []byte, mode fs.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".directorctl-*")
-	if err != nil {
-		return fileError("directorctl.write", err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone after the rename
-	_, err = f.Write(content)
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if closeErr := f.Close(); err == nil {
-		err = closeErr
-	}
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
+	if err := whole.Write(path, content, mode); err != nil {
 		return fileError("directorctl.write", err)
 	}
 	return nil

@@ -4,7 +4,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"path/filepath"
 	"strconv"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/whole"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -234,19 +234,15 @@ func (a *planCommands) archiveCommand() *cobra.Command {
 
 // save writes a file that only the user can read, and none at all if what it gets is not whole.
 func save(path, what string, from io.Reader) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".archive-*")
+	var cut error
+	err := whole.Fill(path, 0o600, func(f *os.File) error {
+		_, cut = io.Copy(f, from)
+		return cut
+	})
+	if cut != nil {
+		return broken(what, cut)
+	}
 	if err != nil {
-		return fileError("directorctl.save", err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }() // gone by then, unless it failed
-	_, err = io.Copy(f, from)
-	if cerr := f.Close(); err == nil && cerr != nil {
-		return fileError("directorctl.save", cerr)
-	}
-	if err != nil {
-		return broken(what, err)
-	}
-	if err := os.Rename(f.Name(), path); err != nil {
 		return fileError("directorctl.save", err)
 	}
 	return nil

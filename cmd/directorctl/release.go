@@ -19,6 +19,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/whole"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -139,26 +140,23 @@ func (a *providerCommands) packReleaseCommand() *cobra.Command {
 
 // write copies the archive into a new file, which is there whole or not at all, and returns its checksum.
 func (f archive) write(ctx context.Context, path string, show *progress) (string, error) {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return "", director.Errorf(director.KindInvalid, opRelease, "%s cannot be written: %w", path, err)
-	}
 	h := sha256.New()
 	r := diskimage.WithContext(ctx, io.NewSectionReader(f, 0, f.size))
-	for done := int64(0); err == nil && done < f.size; {
-		var n int64
-		n, err = io.CopyN(io.MultiWriter(tmp, h), r, min(16<<20, f.size-done))
-		done += n
-		show.at("Writing "+filepath.Base(path), done, f.size, true)
+	err := whole.Fill(path, 0o644, func(file *os.File) error {
+		for done := int64(0); done < f.size; {
+			n, err := io.CopyN(io.MultiWriter(file, h), r, min(16<<20, f.size-done))
+			if err != nil {
+				return err
+			}
+			done += n
+			show.at("Writing "+filepath.Base(path), done, f.size, true)
+		}
+		return nil
+	})
+	if err != nil {
+		return "", endOf(ctx, director.Errorf(director.KindInvalid, opRelease, "%s cannot be written: %w", path, err))
 	}
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err == nil {
-		return hex.EncodeToString(h.Sum(nil)), nil
-	}
-	err = endOf(ctx, director.Errorf(director.KindInvalid, opRelease, "%s cannot be written: %w", path, err))
-	return "", errors.Join(err, os.Remove(tmp.Name()))
+	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
 func (a *providerCommands) importReleaseCommand() *cobra.Command {

@@ -15,6 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/signature"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 const opSign = "directorctl.sign"
@@ -313,20 +314,10 @@ func (a *accountCommands) signableUpgrade(ctx context.Context, path string) (sig
 	return signable{path: path, text: text, subject: rootdisk.Subject(m.Version)}, err
 }
 
-// replace writes a file whole or not at all.
+// replace writes a file that everybody can read.
 func replace(path string, text []byte) error {
-	tmp, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(text)
-	if err = errors.Join(err, tmp.Chmod(0o644), tmp.Sync(), tmp.Close()); err == nil {
-		err = os.Rename(tmp.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(
-			director.Errorf(director.KindInvalid, opSign, "%s cannot be written: %w", path, err), os.Remove(tmp.Name()),
-		)
+	if err := whole.Write(path, text, 0o644); err != nil {
+		return director.Errorf(director.KindInvalid, opSign, "%s cannot be written: %w", path, err)
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 const (
@@ -98,21 +99,9 @@ func (m *Manager) accountKey() (*ecdsa.PrivateKey, error) {
 		WithHint("put it back from a backup, or remove it: the director makes another account")
 }
 
-// write replaces a file as a whole, also when the machine stops in the middle.
+// write replaces a file, which only the director can read.
 func (m *Manager) write(name string, text []byte) error {
-	err := func() error {
-		f, err := os.CreateTemp(m.Dir, "."+name+".*") // mode 0600
-		if err != nil {
-			return err
-		}
-		defer func() { _ = os.Remove(f.Name()) }()
-		_, err = f.Write(text)
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		return os.Rename(f.Name(), filepath.Join(m.Dir, name))
-	}()
-	if err != nil {
+	if err := whole.Write(filepath.Join(m.Dir, name), text, 0o600); err != nil {
 		return director.Errorf(director.KindInternal, "acme.write", "%s cannot be written into %s: %w", name, m.Dir,
 			err).
 			WithHint("check the space and the permissions there")

@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 const opDisk = "appliance.disk"
@@ -298,7 +299,7 @@ func Accept(dir, name string) error {
 			return director.Errorf(director.KindInternal, opDisk, "the data disk cannot be read: %w", err)
 		}
 		for _, e := range entries {
-			if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), temporary) {
+			if e.Name() != "lost+found" && !strings.HasPrefix(e.Name(), whole.Temporary) {
 				return director.Errorf(
 					director.KindConflict, opDisk, "the disk is labelled %s and has files that are no director's: %s",
 					labelData, printable(e.Name()),

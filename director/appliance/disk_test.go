@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 func TestChoose(t *testing.T) {
@@ -170,7 +171,7 @@ func TestAccept(t *testing.T) {
 	}{
 		"empty":              {nil, "", ""},
 		"only lost+found":    {map[string]string{"lost+found/x": ""}, "d1", ""},
-		"killed before":      {map[string]string{temporary + "1": ""}, "d1", ""},
+		"killed before":      {map[string]string{whole.Temporary + "1": ""}, "d1", ""},
 		"others' files":      {map[string]string{"photos": ""}, "", "photos"},
 		"its own":            {map[string]string{markFile: `{"format":1,"name":"d1"}`, "x": ""}, "d1", ""},
 		"without properties": {map[string]string{markFile: `{"format":1,"name":"d1"}`}, "", ""},

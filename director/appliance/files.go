@@ -3,7 +3,6 @@ package appliance
 import (
 	"bytes"
 	"context"
-	"errors"
 	"io"
 	"os"
 	"os/exec"
@@ -11,12 +10,10 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
-// temporary begins the names of files that are not whole yet.
-const temporary = ".new-"
-
-// writeFile writes a file whole or not at all, and leaves one that is the same untouched.
+// writeFile replaces a file, makes its directory, and leaves one that is the same untouched.
 func writeFile(path string, text []byte, mode os.FileMode) error {
 	if info, err := os.Lstat(path); err == nil && info.Mode() == mode {
 		if was, err := os.ReadFile(path); err == nil && bytes.Equal(was, text) {
@@ -25,31 +22,12 @@ func writeFile(path string, text []byte, mode os.FileMode) error {
 	}
 	err := os.MkdirAll(filepath.Dir(path), 0o755)
 	if err == nil {
-		err = replace(path, text, mode)
+		err = whole.Write(path, text, mode)
 	}
 	if err != nil {
 		return director.Errorf(director.KindInternal, "appliance.write", "%s cannot be written: %w", path, err)
 	}
 	return nil
-}
-
-func replace(path string, text []byte, mode os.FileMode) error {
-	f, err := os.CreateTemp(filepath.Dir(path), temporary) // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // command runs a program of the VM and returns its standard output. What it is given on standard input is in no error.

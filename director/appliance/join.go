@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 const opJoin = "appliance.join"
@@ -63,7 +64,7 @@ func (p Place) collect() ([]handover, error) {
 		}
 	}
 	err := filepath.WalkDir(p.data("etc"), func(path string, e fs.DirEntry, err error) error {
-		if err != nil || !e.Type().IsRegular() || strings.HasPrefix(e.Name(), temporary) {
+		if err != nil || !e.Type().IsRegular() || strings.HasPrefix(e.Name(), whole.Temporary) {
 			return err
 		}
 		rel, err := filepath.Rel(p.Data, path)

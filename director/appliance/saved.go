@@ -15,6 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // savedNames are what another version of the director may change of the data disk at its start: the database with the
@@ -164,25 +165,10 @@ func copyFile(from, to string, mode fs.FileMode, owner *syscall.Stat_t) error {
 		return err
 	}
 	defer in.Close()
-	out, err := os.CreateTemp(filepath.Dir(to), temporary)
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	err = errors.Join(
-		err, out.Chown(int(owner.Uid), int(owner.Gid)), out.Chmod(mode), out.Sync(), out.Close(),
-	)
-	if err == nil {
-		err = os.Rename(out.Name(), to)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(out.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(to))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
+	return whole.Fill(to, mode, func(out *os.File) error {
+		_, err := io.Copy(out, in)
+		return errors.Join(err, out.Chown(int(owner.Uid), int(owner.Gid)))
+	})
 }
 
 // settle continues a change of the root after a start: if the former root runs again, its data is restored. It

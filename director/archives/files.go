@@ -20,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Files are the files that old plans and the old audit trail leave the database for. Each has its checksum next to it,
@@ -91,29 +92,15 @@ func (c *counter) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// replace writes the file through another one, so that a crash leaves the whole file or none. Only the director can
-// read it.
+// replace makes the file, which only the director can read, and its directory.
 func replace(file string, fill func(io.Writer) error) error {
-	dir := filepath.Dir(file)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(file), 0o700); err != nil {
 		return err
 	}
-	tmp, err := os.OpenFile(file+".tmp", os.O_CREATE|os.O_WRONLY|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	out := bufio.NewWriter(tmp)
-	if err := errors.Join(fill(out), out.Flush(), tmp.Sync(), tmp.Close()); err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	if err := os.Rename(tmp.Name(), file); err != nil {
-		return err
-	}
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return whole.FillBy(file+".tmp", file, 0o600, func(f *os.File) error {
+		out := bufio.NewWriter(f)
+		return errors.Join(fill(out), out.Flush())
+	})
 }
 
 // open returns the whole file of the plan, or not_found with where it is. A file that is not what was written is an

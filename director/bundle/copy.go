@@ -12,6 +12,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // CopyFiles copies files of the bundle to the same paths below dir. Each is there under its name only when it is
@@ -49,24 +50,20 @@ func (b *Bundle) copyFile(to string, f File) (err error) {
 	); err != nil { //nolint:gosec // nodes read what is below it, through the registry
 		return err
 	}
-	out, err := os.CreateTemp(filepath.Dir(to), ".part.*")
-	if err != nil {
-		return err
-	}
-	defer func() { err = errors.Join(err, ignore(os.Remove(out.Name()), fs.ErrNotExist)) }()
-	h := sha256.New()
-	_, err = io.Copy(io.MultiWriter(out, h), in)
-	if err = errors.Join(err, out.Sync(), out.Close()); err != nil {
-		return err
-	}
-	if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
-		return director.Errorf(
-			director.KindInvalid, "bundle.copy",
-			"%s of the release bundle has the SHA-256 %s, and release.yaml says %s", f.Path, got, f.SHA256,
-		).
-			WithHint("the bundle is damaged: copy it to the director again")
-	}
-	return os.Rename(out.Name(), to)
+	return whole.Fill(to, 0o600, func(out *os.File) error {
+		h := sha256.New()
+		if _, err := io.Copy(io.MultiWriter(out, h), in); err != nil {
+			return err
+		}
+		if got := hex.EncodeToString(h.Sum(nil)); got != f.SHA256 {
+			return director.Errorf(
+				director.KindInvalid, "bundle.copy",
+				"%s of the release bundle has the SHA-256 %s, and release.yaml says %s", f.Path, got, f.SHA256,
+			).
+				WithHint("the bundle is damaged: copy it to the director again")
+		}
+		return nil
+	})
 }
 
 // ignore returns err unless it is the harmless one.

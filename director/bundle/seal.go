@@ -15,6 +15,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Seal writes release.yaml for the files and images in dir; Files and Images of r are ignored. The result depends on
@@ -71,10 +72,7 @@ func Seal(ctx context.Context, dir string, r Release) error {
 		}
 	}
 	name := filepath.Join(dir, DocumentName)
-	if err := os.WriteFile(name+".new", text.Bytes(), 0o644); err != nil {
-		return &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot write " + DocumentName, Err: err}
-	}
-	if err := os.Rename(name+".new", name); err != nil {
+	if err := whole.Write(name, text.Bytes(), 0o644); err != nil {
 		return &director.Error{Kind: director.KindInternal, Op: op, Msg: "cannot write " + DocumentName, Err: err}
 	}
 	return nil

@@ -20,6 +20,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // The files of a Dir. That of the run is written last, and removed first: it says that an agent is to run.
@@ -111,7 +112,7 @@ func (d *Dir) Quiet() error {
 	return nil
 }
 
-// write writes a file whole or not at all, for the group of the directory, and leaves one that is the same alone.
+// write replaces a file, for the group of the directory, and leaves one that is the same alone.
 func (d *Dir) write(name string, text []byte, mode fs.FileMode) error {
 	if was, err := os.ReadFile(d.file(name)); err == nil && bytes.Equal(was, text) {
 		return nil
@@ -123,15 +124,7 @@ func (d *Dir) write(name string, text []byte, mode fs.FileMode) error {
 }
 
 func (d *Dir) place(name string, mode fs.FileMode, fill func(io.Writer) error) error {
-	f, err := os.CreateTemp(d.path, "."+name+".*") // 0600
-	if err != nil {
-		return director.Errorf(director.KindInternal, "consulagent.write", "%s cannot be written: %w", d.path, err)
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	err = fill(f)
-	if err = errors.Join(err, f.Chmod(mode), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), d.file(name))
-	}
+	err := whole.Fill(d.file(name), mode, func(f *os.File) error { return fill(f) })
 	if _, ours := errors.AsType[*director.Error](err); err != nil && !ours {
 		return director.Errorf(
 			director.KindInternal, "consulagent.write", "%s cannot be written: %w", d.file(name), err,

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // metricsToken returns the token that /metrics asks for. That of the configuration has to be there; our own is made at
@@ -20,7 +21,7 @@ func (d *Daemon) metricsToken() (director.Secret, error) {
 		if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 			fresh := make([]byte, 32)
 			_, _ = rand.Read(fresh) // crypto/rand.Read never fails
-			if err := writeSynced(path, base64.RawURLEncoding.EncodeToString(fresh)+"\n"); err != nil {
+			if err := whole.Write(path, []byte(base64.RawURLEncoding.EncodeToString(fresh)+"\n"), 0o600); err != nil {
 				return "", director.Errorf(
 					director.KindInternal, "daemon.metrics", "the token of the metrics cannot be written: %w", err,
 				).

@@ -13,6 +13,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // oneTimeFile holds the first password of admin, below the state directory, until it is changed.
@@ -83,7 +84,7 @@ func ignoreGone(err error) error {
 func (d *Daemon) ensureOneTime(ctx context.Context, service *auth.Service, out io.Writer) error {
 	path := d.path(oneTimeFile)
 	pending, err := service.EnsureOneTime(ctx, func(password director.Secret, expires time.Time) error {
-		if err := writePrivate(path, password.Reveal()+"\n"); err != nil {
+		if err := whole.Write(path, []byte(password.Reveal()+"\n"), 0o600); err != nil {
 			return director.Errorf(
 				director.KindInternal, "daemon.password", "the first password cannot be written: %w", err,
 			)
@@ -112,17 +113,4 @@ func (d *Daemon) forgetOneTime(ctx context.Context) {
 			ctx, "the file with the first password cannot be removed; the password in it is no longer good", "err", err,
 		)
 	}
-}
-
-// writePrivate writes a file that the director's user alone can read, whole or not at all.
-func writePrivate(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*") // 0600
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	return os.Rename(f.Name(), path)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // seals binds rows that older directors sealed without a binding. The mark that all rows are bound is a file next to
@@ -94,9 +95,8 @@ func (s seals) bind(ctx context.Context) (done bool, err error) {
 	if err != nil || older {
 		return false, err
 	}
-	if err := writeSynced(
-		s.mark, "Every secret in the database is bound to its row; others are refused. See docs/operate/security.md.\n",
-	); err != nil {
+	const text = "Every secret in the database is bound to its row; others are refused. See docs/operate/security.md.\n"
+	if err := whole.Write(s.mark, []byte(text), 0o600); err != nil {
 		return false, director.Errorf(
 			director.KindInternal, "daemon.seal", "cannot note that the secrets are bound to their rows: %w", err,
 		).
@@ -104,18 +104,4 @@ func (s seals) bind(ctx context.Context) (done bool, err error) {
 	}
 	s.box.AcceptUnbound(false)
 	return true, nil
-}
-
-// writeSynced writes the file so that it is there as a whole or not at all.
-func writeSynced(path, text string) error {
-	f, err := os.CreateTemp(filepath.Dir(path), ".new.*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = f.WriteString(text)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), path)
 }

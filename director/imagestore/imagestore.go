@@ -9,12 +9,10 @@
 package imagestore
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"io"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -31,6 +29,7 @@ import (
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/jobs"
 	"github.com/director-kaas/kaas/director/scratch"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Config is what Open needs. Dir and Log must be set.
@@ -232,21 +231,13 @@ func (s *Store) load(name string, into any) error {
 	return json.Unmarshal(text, into)
 }
 
-// save writes a record, whole or not at all.
+// save writes a record.
 func (s *Store) save(name string, v any) error {
 	text, err := json.MarshalIndent(v, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(s.tmp, "record-")
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(tmp, bytes.NewReader(append(text, '\n')))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return os.Rename(tmp.Name(), s.path(name))
+	return whole.WriteBy(s.tmp, s.path(name), append(text, '\n'), 0o600)
 }
 
 // hold takes an upload for the caller, or fails if someone else has it.

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 const (
@@ -195,21 +196,9 @@ func (s *Server) read(name string) (string, error) {
 	return string(b), err
 }
 
-// write replaces a file as a whole, also when the machine stops in the middle.
+// write replaces a file, which only the director can read.
 func (s *Server) write(name, text string) error {
-	err := func() error {
-		f, err := os.CreateTemp(s.dir, "."+name+".*") // mode 0600
-		if err != nil {
-			return err
-		}
-		defer func() { _ = os.Remove(f.Name()) }()
-		_, err = f.WriteString(text)
-		if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-			return err
-		}
-		return os.Rename(f.Name(), filepath.Join(s.dir, name))
-	}()
-	if err != nil {
+	if err := whole.Write(filepath.Join(s.dir, name), []byte(text), 0o600); err != nil {
 		return director.Errorf(director.KindInternal, "pki.write", "cannot write %s into %s: %w", name, s.dir, err).
 			WithHint("check the space and the permissions there")
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Mark is a file in the state directory while a restore is under way. A director does not start there.
@@ -247,8 +248,7 @@ func copyFile(from, to string) error {
 	if err != nil {
 		return err
 	}
-	part := to + ".part"
-	return errors.Join(os.WriteFile(part, text, 0o600), os.Rename(part, to))
+	return whole.Write(to, text, 0o600)
 }
 
 // Place puts everything in its place, the database last, if it is a file. It may be cut off and run again.

@@ -27,6 +27,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/jobs"
 	"github.com/director-kaas/kaas/director/scratch"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Config is what Open needs. Dir and Log must be set.
@@ -266,7 +267,7 @@ func (s *Store) keep(b *bundle.Bundle, dir string, a Archive) (File, error) {
 			return err
 		}
 		if d.IsDir() {
-			return syncDir(name)
+			return whole.SyncDir(name)
 		}
 		info, err := d.Info()
 		if err == nil {
@@ -281,7 +282,7 @@ func (s *Store) keep(b *bundle.Bundle, dir string, a Archive) (File, error) {
 		err = os.Rename(dir, s.Path(f.Digest))
 	}
 	if err == nil {
-		err = syncDir(s.Dir)
+		err = whole.SyncDir(s.Dir)
 	}
 	return f, ours(err)
 }
@@ -300,29 +301,13 @@ func (s *Store) signed(f File, dir string, a Archive) (File, error) {
 	return f, ours(err)
 }
 
-func syncDir(name string) error {
-	d, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
-}
-
-// save writes the record of the bundle, whole or not at all.
+// save writes the record of the bundle.
 func (s *Store) save(f File) error {
 	text, err := json.MarshalIndent(f, "", "  ")
 	if err != nil {
 		return err
 	}
-	tmp, err := os.CreateTemp(s.tmp, "record-")
-	if err != nil {
-		return err
-	}
-	_, err = tmp.Write(append(text, '\n'))
-	if err = errors.Join(err, tmp.Sync(), tmp.Close()); err != nil {
-		return errors.Join(err, os.Remove(tmp.Name()))
-	}
-	return os.Rename(tmp.Name(), s.path(f.Digest+".json"))
+	return whole.WriteBy(s.tmp, s.path(f.Digest+".json"), append(text, '\n'), 0o600)
 }
 
 // room returns exhausted if the disk cannot take so many bytes in addition to the reserve.

@@ -21,6 +21,7 @@ import (
 	"filippo.io/age"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Box seals and unseals with one key. Safe for concurrent use.
@@ -138,8 +139,7 @@ func (b *Box) explain(owner, name string, err error) error {
 		WithHint("restore the database from a backup")
 }
 
-// ensure makes the key file when there is none. It is linked into place, so that it is there as a whole or not at all
-// and never replaces another.
+// ensure makes the key file when there is none. It never replaces another.
 func ensure(path string) error {
 	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
 		return err
@@ -152,18 +152,10 @@ func ensure(path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(dir, ".seal.*") // mode 0600
-	if err != nil {
-		return err
-	}
-	defer func() { _ = os.Remove(f.Name()) }()
-	_, err = fmt.Fprintf(
-		f, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id.Recipient(), id,
+	text := fmt.Appendf(
+		nil, "# created: %s\n# public key: %s\n%s\n", time.Now().UTC().Format(time.RFC3339), id.Recipient(), id,
 	)
-	if err = errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Link(f.Name(), path); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := whole.Add(path, text, 0o600); !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return nil

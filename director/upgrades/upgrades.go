@@ -15,6 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/signature"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Uploads holds archives that have arrived. *imagestore.Store implements it.
@@ -170,12 +171,7 @@ func (s *Service) ask(ctx context.Context, r rootdisk.Request, object string) er
 	if err != nil {
 		return err
 	}
-	next := s.inbox(rootdisk.RequestFile) + ".new"
-	err = os.WriteFile(next, text, 0o600)
-	if err == nil {
-		err = os.Rename(next, s.inbox(rootdisk.RequestFile))
-	}
-	if err != nil {
+	if err := whole.Write(s.inbox(rootdisk.RequestFile), text, 0o600); err != nil {
 		return director.Errorf(director.KindInternal, opUpgrade, "the request cannot be written: %w", err)
 	}
 	return nil
