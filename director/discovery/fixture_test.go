@@ -100,7 +100,8 @@ type account struct {
 
 func (a *account) OpenConsul(_ context.Context, _, name string, _ model.Consul) (director.Credentials, error) {
 	if name == "none" {
-		return director.Credentials{}, director.Errorf(director.KindNotFound, "test", "there are no credentials").WithHint("set them")
+		return director.Credentials{}, director.Errorf(director.KindNotFound, "test", "there are no credentials").
+			WithHint("set them")
 	}
 	if name == "gossip" && a.gossip != "" {
 		return director.Credentials{Name: name, Password: a.gossip}, nil

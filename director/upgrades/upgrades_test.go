@@ -60,9 +60,10 @@ func appliance(t *testing.T, s rootdisk.State, built int) fixture {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	return fixture{
-		upgrades.New(upgrades.Config{Dir: dir, Inbox: filepath.Join(dir, rootdisk.Inbox), Store: db, Uploads: u, Keys: keys, Now: time.Now}), dir, u,
-	}
+	service := upgrades.New(upgrades.Config{
+		Dir: dir, Inbox: filepath.Join(dir, rootdisk.Inbox), Store: db, Uploads: u, Keys: keys, Now: time.Now,
+	})
+	return fixture{service, dir, u}
 }
 
 func (f fixture) asked(t *testing.T) rootdisk.Request {
