@@ -90,7 +90,7 @@ spec:
         - name: calico-kube-controllers
           image: docker.io/calico/kube-controllers:v3.28.5
           livenessProbe: {exec: {command: [/usr/bin/check-status, -l]}}
-          readinessProbe: {exec: {command: [/usr/bin/check-status, -r]}}
+          readinessProbe: {exec: {command: [/usr/bin/check-status, -r]}, initialDelaySeconds: 5}
 `
 
 func TestCalicoManifest(t *testing.T) {
@@ -103,6 +103,8 @@ func TestCalicoManifest(t *testing.T) {
 		"image: '@REGISTRY@/calico-node:v3.28.5'", "image: '@REGISTRY@/calico-kube-controllers:v3.28.5'",
 		"value: '@POD_CIDR@'", "value: '@VXLAN_PORT@'", "veth_mtu: '@MTU@'", "path: /liveness",
 		"startupProbe:\n          exec:\n            command:\n            - /usr/bin/check-status\n            - -r",
+		// The kubelet asks once when the container has started, but not within an initial delay.
+		"- -r\n          initialDelaySeconds: 0\n          periodSeconds: 30\n",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the manifest lacks %q", want)

@@ -12,13 +12,14 @@ import (
 type object = map[string]any
 
 // header goes before the manifest.
-const header = `# Calico %s for the Kubernetes datastore, with VXLAN and without BGP, made from the manifest of the project itself.
+const header = `# Calico %s for the Kubernetes datastore, with VXLAN and without BGP, made from the manifest of the
+# project itself.
 # Replace before use: @REGISTRY@ (host and prefix of the images), @POD_CIDR@, @VXLAN_PORT@, @MTU@ (0: found out).
 `
 
-// calicoManifest makes the manifest of the bundle from the project's own VXLAN manifest: our images and placeholders, one container
-// for the node agent (it writes the CNI configuration itself), and probes over HTTP, which cost a slow node far less than starting the
-// agent's program every few seconds.
+// calicoManifest makes the manifest of the bundle from the project's own VXLAN manifest: our images and placeholders,
+// one container for the node agent (it writes the CNI configuration itself), and probes over HTTP, which cost a slow
+// node far less than starting the agent's program every few seconds.
 func calicoManifest(upstream []byte, version string) ([]byte, error) {
 	var out bytes.Buffer
 	fmt.Fprintf(&out, header, version)
@@ -143,8 +144,9 @@ func nodeAgent(o object, version string) error {
 			"initialDelaySeconds": 0, "periodSeconds": period, "timeoutSeconds": 10, "failureThreshold": failures,
 		}
 	}
-	// A slow node needs a minute or two to the first answer; the start-up probe waits that long, the others are strict after it.
-	c["startupProbe"] = probe("/liveness", 5, 60)
+	// A slow node needs a minute or two to the first answer; the start-up probe waits that long, the others are strict
+	// after it.
+	c["startupProbe"] = probe("/liveness", 2, 150)
 	c["livenessProbe"] = probe("/liveness", 10, 6)
 	c["readinessProbe"] = probe("/readiness", 10, 3)
 	// The agent's own shutdown step marks the node as without a network; it is part of the upstream manifest and stays.
@@ -184,7 +186,7 @@ func controllers(o object, version string) error {
 	}
 	c["image"] = "@REGISTRY@/calico-kube-controllers:" + version
 	// Each of these probes starts a process in the container, which is dear on a slow node.
-	for name, times := range map[string][2]int{"livenessProbe": {60, 60}, "readinessProbe": {5, 30}} {
+	for name, times := range map[string][2]int{"livenessProbe": {60, 60}, "readinessProbe": {0, 30}} {
 		probe, ok := c[name].(object)
 		if !ok {
 			return fmt.Errorf("has no %s", name)
@@ -192,7 +194,8 @@ func controllers(o object, version string) error {
 		probe["initialDelaySeconds"], probe["periodSeconds"], probe["timeoutSeconds"] = times[0], times[1], 20
 	}
 	// Until it has started it is asked often: a first answer that comes too early would cost the creation of a cluster
-	// half a minute. The kubelet asks for readiness as soon as this has succeeded.
+	// half a minute. The kubelet asks for readiness as soon as this has succeeded, but never within the initial delay of
+	// that probe: it would ask again half a minute later.
 	ready, _ := c["readinessProbe"].(object)
 	c["startupProbe"] = object{
 		"exec": ready["exec"], "periodSeconds": 3, "timeoutSeconds": 20, "failureThreshold": 200,
