@@ -66,7 +66,7 @@ func (e kubeSteps) nodeLeft(ctx context.Context, r plan.Run, p step.NodeParams) 
 	return e.Clusters.SetNode(ctx, p)
 }
 
-// await asks the cluster every two seconds until missing says "", and tells what it waits for. A cluster that does not
+// await asks the cluster every second until missing says "", and tells what it waits for. A cluster that does not
 // answer is asked again. One that does not accept our certificate is asked again with a new one; if it does not accept
 // that either, the wait is over.
 func (e kubeSteps) await(
@@ -77,7 +77,7 @@ func (e kubeSteps) await(
 		return err
 	}
 	defer func() { client.Close() }()
-	tick := time.NewTicker(2 * time.Second)
+	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	why, renewed := "nothing was seen yet", false
 	for {

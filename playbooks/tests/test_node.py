@@ -118,6 +118,13 @@ class Units(Case):
     def test_missing(self):
         self.show(load="not-found")
         self.assertIn("is not there", self.ensure({"name": "x.service"})["msg"])
+        self.assertIn("is not there", self.ensure({"name": "x.service"}, check=True)["msg"])
+
+    def test_not_written_yet(self):
+        unit = {"name": "x.service", "written": True}
+        self.show(load="not-found")
+        self.assertEqual(self.ensure(unit, check=True)["did"], ["start x.service"])
+        self.assertIn("is not there", self.ensure(unit)["msg"])
 
 
 if __name__ == "__main__":
