@@ -9,7 +9,7 @@ import (
 // DataDiskSerial is how a node finds its data disk.
 const DataDiskSerial = "kaas-data"
 
-// KeptDisk is a disk that outlived its VM, as the ledger knows it.
+// KeptDisk is a disk that outlived its VM, or a copy of one that a plan makes, as the ledger knows it.
 type KeptDisk struct {
 	ID       string // what people name it by: DiskID or ForeignDiskID
 	Provider string
@@ -26,6 +26,7 @@ type KeptDisk struct {
 	Plan       string // that kept it
 	Kept       time.Time
 	Holder     string // id of the machine that took it over; DiskGoing while it is deleted; empty otherwise
+	CopyOf     string // id of the data disk that it is a copy of; empty for a disk that a node left behind
 }
 
 // DiskGoing is the holder of a disk whose deletion a person has asked for.
@@ -35,7 +36,7 @@ const DiskGoing = "-"
 func (d KeptDisk) Foreign() bool { return d.Machine == "" }
 
 // Free tells whether a new node can take the disk over.
-func (d KeptDisk) Free() bool { return !d.Foreign() && d.Holder == "" }
+func (d KeptDisk) Free() bool { return !d.Foreign() && d.Holder == "" && d.CopyOf == "" }
 
 // DiskID is the id of the data disk with that serial of the machine. It stays when another machine takes the disk over.
 func DiskID(machine, serial string) string { return machine + "." + serial }

@@ -906,6 +906,7 @@ class _Disk(TypedDict):
 
 class Disk(_Disk, total=False):
     cluster: str
+    copy_of: str
     holder: str
     host: str
     kept_at: str

@@ -72,7 +72,7 @@ func disksOf(list []ledger.Disk) []wire.Disk {
 		out[i] = wire.Disk{
 			ID: d.ID, Provider: d.Provider, Host: d.Host, Name: d.Name, State: string(d.State), Cluster: d.Cluster,
 			Pool: d.Pool, Node: d.Node,
-			SizeBytes: d.Size, Plan: d.Plan, VM: d.VM,
+			SizeBytes: d.Size, Plan: d.Plan, CopyOf: d.CopyOf, VM: d.VM,
 		}
 		if d.State == ledger.DiskTaken {
 			out[i].Holder = d.Holder

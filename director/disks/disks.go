@@ -10,6 +10,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/ledger"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -135,6 +136,9 @@ func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledge
 		).
 			WithHint("take that node away first")
 	}
+	if err := s.needed(ctx, d); err != nil {
+		return d, err
+	}
 	if err := s.claim(ctx, actor, d); err != nil {
 		return d, err
 	}
@@ -144,6 +148,24 @@ func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledge
 		}
 	}
 	return d, s.store.ForgetDisk(ctx, id)
+}
+
+// needed is a conflict for a copy whose plan has not ended: it may be all that is left of the data.
+func (s *Service) needed(ctx context.Context, d ledger.Disk) error {
+	if d.CopyOf == "" {
+		return nil
+	}
+	_, state, err := s.store.Plan(ctx, d.Plan)
+	if director.KindOf(err) == director.KindNotFound && err != nil {
+		return nil
+	}
+	final := []plan.Status{plan.StatusDone, plan.StatusUndone, plan.StatusDiscarded}
+	if err != nil || slices.Contains(final, state.Status) {
+		return err
+	}
+	return director.Errorf(
+		director.KindConflict, "disks.delete", "the disk %s is a copy for plan %s, which is %s", d.ID, d.Plan, state.Status,
+	).WithHint("let the plan end, or give it up: directorctl discard %s", d.Plan)
 }
 
 // claim writes down that the disk goes, before it does: from then on no machine can take it over. An orphan must not

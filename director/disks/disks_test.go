@@ -270,3 +270,64 @@ func TestOrphanDisks(t *testing.T) {
 	}
 	l.wantDisks(t, "at the end")
 }
+
+// A copy of a data disk is written down before it is made. It is the plan's until that has ended, whatever is killed
+// meanwhile, and no node's; then the audit names it, and a person deletes it.
+func TestCopiesOfDisks(t *testing.T) {
+	t.Parallel()
+	l := openLab(t, 1, 1)
+	ctx, m := t.Context(), l.Made["c000-w-1"]
+	if err := l.AddPlan(ctx, "p-copy", true, m); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.withDisk(t, step.VMEnsure, m, false, nil); err != nil {
+		t.Fatal(err)
+	}
+	owner := director.Stamp{Director: l.Director.ID, Machine: m.ID}
+	to := director.Stamp{Director: l.Director.ID, Machine: "copy-of-it"}
+	id := director.DiskID(to.Machine, director.DataDiskSerial)
+	b, err := l.Env.Backends.Backend(ctx, m.Provider)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := b.SetPower(ctx, l.VM(t, m).ID, hypervisor.PowerOff); err != nil {
+		t.Fatal(err)
+	}
+	copier, _ := hypervisor.Capability[hypervisor.DiskCopier](b)
+	l.killed(t, func() error {
+		if err := l.Store.KeepDisks(ctx, []director.KeptDisk{{
+			ID: id, Provider: m.Provider, Machine: to.Machine, Serial: director.DataDiskSerial, Cluster: m.Cluster,
+			Pool: m.Pool, Node: m.Name, Plan: "p-copy", CopyOf: director.DiskID(m.ID, director.DataDiskSerial),
+		}}); err != nil {
+			return err
+		}
+		return copier.CopyDisk(ctx, owner, director.DataDiskSerial, to)
+	}, sim.VerbCopyDisk)
+	l.wantDisks(t, "with a copy", "copy "+id+" c000/w/c000-w-1 1073741824")
+	if got := l.found(t); len(got) > 0 {
+		t.Errorf("audit while the plan runs: %v", got)
+	}
+	if err := l.Store.TakeDisk(ctx, id, m.ID); director.KindOf(err) != director.KindConflict {
+		t.Errorf("a node takes the copy over: %v", err)
+	}
+	if _, err := l.Delete(ctx, "admin", m.Provider, id); director.KindOf(err) != director.KindConflict {
+		t.Errorf("the copy of a plan that runs is deleted: %v", err)
+	}
+	if err := b.SetPower(ctx, l.VM(t, m).ID, hypervisor.PowerOn); err != nil {
+		t.Fatal(err)
+	}
+	if err := l.EndPlan(ctx, "p-copy", plan.PlanDone); err != nil {
+		t.Fatal(err)
+	}
+	if got := l.found(t); !slices.Equal(got, []string{string(ledger.OrphanDisk) + " " + id}) {
+		t.Errorf("audit after the plan: %v", got)
+	}
+	l.killed(t, func() error {
+		_, err := l.Delete(ctx, "admin", m.Provider, id)
+		if director.KindOf(err) == director.KindNotFound {
+			return nil
+		}
+		return err
+	}, sim.VerbDeleteVolume)
+	l.wantDisks(t, "at the end")
+}

@@ -22,6 +22,7 @@ const (
 	DiskForeign DiskState = "foreign" // attached by someone else; the director never deletes it
 	DiskOrphan  DiskState = "orphan"  // it has the stamp, and the ledger has neither its machine nor the disk
 	DiskMissing DiskState = "missing" // the ledger keeps it, and the hypervisor does not have it
+	DiskCopy    DiskState = "copy"    // of another disk, for the plan that made it
 	DiskGoing   DiskState = "going"   // its deletion was asked for and has not come to its end
 )
 
@@ -94,6 +95,8 @@ func stateOf(k director.KeptDisk, there bool) DiskState {
 		return DiskForeign
 	case !there:
 		return DiskMissing
+	case k.CopyOf != "":
+		return DiskCopy
 	case k.Holder != "" && k.Holder == k.Machine:
 		return DiskLost
 	case k.Holder != "":
@@ -116,6 +119,12 @@ func DiskFindings(disks []Disk, busy map[string]bool) []Finding {
 			f.Problem = fmt.Sprintf(
 				"the data disk %s on %s carries our stamp, and the ledger knows neither it nor machine %s", d.Name,
 				d.Provider, d.Machine,
+			)
+		case d.State == DiskCopy:
+			f.Kind, f.Next = OrphanDisk, "delete it: "+remove
+			f.Problem = fmt.Sprintf(
+				"the copy %s of the disk %s was made by plan %s, and no plan works on %s", d.ID, d.CopyOf, d.Plan,
+				d.Cluster,
 			)
 		case d.State == DiskMissing:
 			f.Kind, f.Next = GhostDisk, "find it on the hypervisor, or take it off the list: "+remove

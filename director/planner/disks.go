@@ -159,6 +159,8 @@ func (w World) keptDisk(id string) (director.KeptDisk, error) {
 			return d, conflict(op, "the director did not make the disk "+id, "attach it by the hypervisor's own means")
 		case d.Holder == director.DiskGoing:
 			return d, conflict(op, "the disk "+id+" is being deleted", "")
+		case d.CopyOf != "":
+			return d, conflict(op, "the disk "+id+" is a copy that plan "+d.Plan+" made", "see: directorctl disks list")
 		case d.Holder != "":
 			return d, conflict(op, "machine "+d.Holder+" has taken over the disk "+id, "see: directorctl disks list")
 		default:

@@ -17,7 +17,7 @@ type diskRow struct {
 	ClusterUID, Cluster, Pool, Node string
 	PlanID                          string
 	KeptAt                          int64
-	Holder                          string
+	Holder, CopyOf                  string
 }
 
 func (diskRow) TableName() string { return "kept_disks" }
@@ -26,7 +26,7 @@ func (r diskRow) toDomain() director.KeptDisk {
 	return director.KeptDisk{
 		ID: r.ID, Provider: r.Provider, Name: r.Name, Host: r.Host, Machine: r.Machine, Serial: r.Serial, Size: r.Size,
 		ClusterUID: r.ClusterUID, Cluster: r.Cluster, Pool: r.Pool, Node: r.Node, Plan: r.PlanID,
-		Kept: instant(r.KeptAt), Holder: r.Holder,
+		Kept: instant(r.KeptAt), Holder: r.Holder, CopyOf: r.CopyOf,
 	}
 }
 
@@ -65,7 +65,7 @@ func keptDisks(q *gorm.DB, f DiskFilter) ([]director.KeptDisk, error) {
 	return out, nil
 }
 
-// KeepDisks writes the disks down before their VM goes. A step that is tried again changes nothing: a disk keeps the
+// KeepDisks writes the disks down before their VM goes, or before a copy is made. A step that is tried again changes nothing: a disk keeps the
 // time at which its plan first kept it. It has the holder that is written: one that was taken over is free again
 // without.
 func (s *machineStore) KeepDisks(ctx context.Context, disks []director.KeptDisk) error {
@@ -86,7 +86,7 @@ func (s *machineStore) KeepDisks(ctx context.Context, disks []director.KeptDisk)
 				ID: d.ID, Provider: d.Provider, Name: d.Name, Host: d.Host, Machine: d.Machine, Serial: d.Serial,
 				Size:       d.Size,
 				ClusterUID: d.ClusterUID, Cluster: d.Cluster, Pool: d.Pool, Node: d.Node, PlanID: d.Plan,
-				KeptAt: micros(d.Kept), Holder: d.Holder,
+				KeptAt: micros(d.Kept), Holder: d.Holder, CopyOf: d.CopyOf,
 			}
 			if err := tx.db.Clauses(clause.OnConflict{UpdateAll: true}).Create(&row).Error; err != nil {
 				return dbError(op, "disk "+d.ID, err)
@@ -118,6 +118,10 @@ func (t *machineTx) SetDiskHolder(id, holder string) error {
 	case rows[0].Foreign() && holder != director.DiskGoing:
 		return director.Errorf(director.KindConflict, op, "the director did not make the disk %s", id).
 			WithHint("attach it by the hypervisor's own means")
+	case rows[0].CopyOf != "" && holder != director.DiskGoing:
+		return director.Errorf(
+			director.KindConflict, op, "the disk %s is a copy that plan %s made", id, rows[0].Plan,
+		).WithHint("see: directorctl disks list")
 	case rows[0].Holder == director.DiskGoing:
 		return director.Errorf(director.KindConflict, op, "the disk %s is being deleted", id)
 	case rows[0].Holder != "":

@@ -2,13 +2,13 @@ package wire
 
 import "time"
 
-// Disk is a disk that outlived its VM.
+// Disk is a disk that outlived its VM, or a copy of one.
 type Disk struct {
 	ID        string     `json:"id" doc:"What it is named by, to be taken over or deleted."`
 	Provider  string     `json:"provider"`
 	Host      string     `json:"host,omitempty" doc:"Absent if every host of the provider reaches it."`
 	Name      string     `json:"name" doc:"On the hypervisor."`
-	State     string     `json:"state" doc:"kept, taken, lost, foreign, orphan, missing or going."`
+	State     string     `json:"state" doc:"kept, taken, lost, copy, foreign, orphan, missing or going."`
 	Cluster   string     `json:"cluster,omitempty" doc:"Of the node that left it behind."`
 	Pool      string     `json:"pool,omitempty"`
 	Node      string     `json:"node,omitempty"`
@@ -16,6 +16,7 @@ type Disk struct {
 	KeptAt    *time.Time `json:"kept_at,omitempty" doc:"Since when it is kept; absent for an orphan."`
 	Plan      string     `json:"plan,omitempty" doc:"The plan that kept it."`
 	Holder    string     `json:"holder,omitempty" doc:"Id of the machine that has taken it over."`
+	CopyOf    string     `json:"copy_of,omitempty" doc:"Id of the disk that it is a copy of."`
 	VM        string     `json:"vm,omitempty" doc:"Name of the VM that has it."`
 }
 

@@ -116,6 +116,7 @@ func whereIs(d virtxml.DomainDisk) string {
 type user struct {
 	id   hypervisor.ID
 	name string
+	on   bool
 }
 
 // users are the VMs of the pool's host by the paths of their disks.
@@ -128,14 +129,15 @@ func (p *pool) users() (map[string]user, error) {
 	for i := range domains {
 		id, idErr := domains[i].GetUUIDString()
 		name, nameErr := domains[i].GetName()
+		on, onErr := domains[i].IsActive()
 		defs, err := definitions(&domains[i])
 		_ = domains[i].Free()
-		if cmp.Or(idErr, nameErr, err) != nil {
+		if cmp.Or(idErr, nameErr, onErr, err) != nil {
 			continue // it went away
 		}
 		for _, d := range disksOf(defs) {
 			if where := whereIs(d); where != "" {
-				users[where] = user{hypervisor.ID(id), name}
+				users[where] = user{hypervisor.ID(id), name, on}
 			}
 		}
 	}

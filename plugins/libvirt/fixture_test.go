@@ -368,6 +368,7 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 		Crashes:        f.crashes(),
 		HasSeed:        f.hasSeed,
 		SeedCrashes:    f.crashesAt("seed undefined", "seed overwritten"),
+		DiskCrashes:    f.crashesAt("copying", "dropped", "copied disk"),
 		Remains:        func(t *testing.T) []string { return f.remains(t, id) },
 		NewImage:       newImage,
 		PartImage:      f.partImage,

@@ -36,6 +36,7 @@ var (
 	_ hypervisor.Networking = (*Backend)(nil)
 	_ hypervisor.Capacity   = (*Backend)(nil)
 	_ hypervisor.Volumes    = (*Backend)(nil)
+	_ hypervisor.DiskCopier = (*Backend)(nil)
 	_ hypervisor.DiskTeller = (*Backend)(nil)
 	_ hypervisor.Adopter    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)

@@ -25,6 +25,9 @@ func copiedName(s director.Stamp) string { return volumePrefix(s) + "root.comple
 // blankingName is a volume next to the seed which says that a new data disk may still hold what others have left.
 func blankingName(disk string) string { return disk + ".blanking" }
 
+// copyingName is a volume next to the seed which says that a data disk is not a whole copy yet.
+func copyingName(disk string) string { return disk + ".copying" }
+
 // rootName and dataName are those of volumes in the pool of disks.
 func (p *pool) rootName(s director.Stamp) string { return volumePrefix(s) + "root." + p.disks.format() }
 
@@ -255,6 +258,24 @@ func (p *pool) ensureBy(
 			return nil, err
 		}
 	}
+	text, err := p.define(want)
+	if err != nil {
+		return nil, err
+	}
+	v, err = create(text)
+	if err == nil {
+		return v, nil
+	}
+	// Another director may have been quicker, for which every driver has an error of its own: the volume itself
+	// decides.
+	if v, findErr := p.find(want.name); findErr == nil && v != nil {
+		return v, nil
+	}
+	return nil, err
+}
+
+// define is the definition of the volume as libvirt takes it.
+func (p *pool) define(want volume) (string, error) {
 	def := virtxml.StorageVolume{
 		Name:       want.name,
 		Capacity:   &virtxml.StorageVolumeSize{Value: want.size, Unit: "bytes"},
@@ -273,20 +294,7 @@ func (p *pool) ensureBy(
 			Path: want.backing, Format: &virtxml.StorageVolumeTargetFormat{Type: "qcow2"},
 		}
 	}
-	text, err := def.Marshal()
-	if err != nil {
-		return nil, err
-	}
-	v, err = create(text)
-	if err == nil {
-		return v, nil
-	}
-	// Another director may have been quicker, for which every driver has an error of its own: the volume itself
-	// decides.
-	if v, findErr := p.find(want.name); findErr == nil && v != nil {
-		return v, nil
-	}
-	return nil, err
+	return def.Marshal()
 }
 
 func (want volume) matches(v *virt.StorageVol) (bool, error) {
@@ -387,7 +395,7 @@ func (p *pool) removeMachine(id hypervisor.ID, o hypervisor.DeleteOptions) error
 				continue
 			}
 			kept := dataVolume.MatchString(name) && !slices.Contains(mine, blankingName(name)) ||
-				keptVolume.MatchString(name)
+				keptVolume.MatchString(name) || strings.HasSuffix(name, copyingName(""))
 			if o.DataDisks || !kept {
 				doomed = append(doomed, name)
 			}

@@ -164,7 +164,7 @@ func named(owner director.Stamp, serials []string) func(director.Stamp, string) 
 	}
 }
 
-// deleteVolumes removes the disks, and then their labels, also of disks that an earlier try has removed.
+// deleteVolumes removes the disks, and then their labels and marks, also of disks that an earlier try has removed.
 func (p *pool) deleteVolumes(owner director.Stamp, serials []string) error {
 	match := named(owner, serials)
 	rows, err := p.dataDisks(match)
@@ -181,10 +181,19 @@ func (p *pool) deleteVolumes(owner director.Stamp, serials []string) error {
 		return err
 	}
 	for disk := range labels {
-		if m := dataVolume.FindStringSubmatch(
-			disk,
-		); m != nil && match(director.Stamp{Director: m[1], Machine: m[2]}, m[3]) {
+		if ofDisk(disk, match) {
 			if err := p.unlabel(disk, ""); err != nil {
+				return err
+			}
+		}
+	}
+	pending, err := p.copying()
+	if err != nil {
+		return err
+	}
+	for _, disk := range pending {
+		if ofDisk(disk, match) {
+			if err := p.remove(copyingName(disk)); err != nil {
 				return err
 			}
 		}
@@ -192,9 +201,18 @@ func (p *pool) deleteVolumes(owner director.Stamp, serials []string) error {
 	return nil
 }
 
+// ofDisk tells whether the name is that of a data disk that matches.
+func ofDisk(name string, match func(director.Stamp, string) bool) bool {
+	m := dataVolume.FindStringSubmatch(name)
+	return m != nil && match(director.Stamp{Director: m[1], Machine: m[2]}, m[3])
+}
+
 // takeable tells what keeps the VM from the disks that it is to take over.
 func (p *pool) takeable(s hypervisor.Spec) error {
 	for _, d := range s.DataDisks {
+		if err := p.whole(p.dataName(d.Owner(s.Key), d.Serial)); err != nil {
+			return err
+		}
 		if d.Of == (director.Stamp{}) {
 			continue
 		}
@@ -218,6 +236,11 @@ func (p *pool) takeable(s hypervisor.Spec) error {
 // volumesUnused is a conflict if a VM of the pool's host other than but uses data disks of the owner with those
 // serials, or any of them without serials.
 func (p *pool) volumesUnused(owner director.Stamp, serials []string, but hypervisor.ID) error {
+	return p.volumesFree(owner, serials, func(u user) bool { return u.id == but })
+}
+
+// volumesFree is volumesUnused for the VMs that may not use them.
+func (p *pool) volumesFree(owner director.Stamp, serials []string, may func(user) bool) error {
 	rows, err := p.dataDisks(named(owner, serials))
 	if err != nil || len(rows) == 0 {
 		return err
@@ -227,7 +250,7 @@ func (p *pool) volumesUnused(owner director.Stamp, serials []string, but hypervi
 		return err
 	}
 	for _, r := range rows {
-		if u, used := users[p.disks.path(r.Name)]; used && u.id != but {
+		if u, used := users[p.disks.path(r.Name)]; used && !may(u) {
 			return director.Errorf(
 				director.KindConflict, p.op, "the VM %s on host %s uses the data disk %s of machine %s", u.name,
 				p.h.Name, r.Serial, owner.Machine,

@@ -121,6 +121,9 @@ func (b *machines) adoptable(
 func (b *machines) takeOver(
 	ctx context.Context, op string, p *place, key director.Stamp, m *machine, disks []hypervisor.Disk,
 ) error {
+	if err := b.whole(ctx, op, p, key, disks); err != nil {
+		return err
+	}
 	have, err := b.keptOf(ctx, op, p, key, disks)
 	if err != nil {
 		return err

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/vmware/govmomi/object"
-	"github.com/vmware/govmomi/vim25/methods"
 	"github.com/vmware/govmomi/vim25/soap"
 	"github.com/vmware/govmomi/vim25/types"
 
@@ -68,28 +67,11 @@ type label struct {
 func (b *dataDisks) labels(ctx context.Context, op string, p *place, prefix string) (map[string]label, error) {
 	out := map[string]label{}
 	for _, store := range p.dataStores() {
-		browser, err := store.Browser(ctx)
+		files, err := b.texts(ctx, op, p, store, prefix)
 		if err != nil {
-			return nil, b.translate(ctx, op, "datastore "+store.Name(), b.forget(err))
+			return nil, err
 		}
-		result, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
-			res, err := methods.SearchDatastore_Task(ctx, p.vim, &types.SearchDatastore_Task{
-				This: browser.Reference(), DatastorePath: store.Path(dataDir),
-				SearchSpec: &types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{prefix + "*.txt"}},
-			})
-			if err != nil {
-				return types.ManagedObjectReference{}, err
-			}
-			return res.Returnval, nil
-		})
-		if hasFault[types.FileNotFound](err) {
-			continue
-		}
-		if err != nil {
-			return nil, b.translate(ctx, op, "datastore "+store.Name(), err)
-		}
-		found, _ := result.(types.HostDatastoreBrowserSearchResults)
-		for _, f := range found.File {
+		for _, f := range files {
 			name := f.GetFileInfo().Path
 			if m := labelFile.FindStringSubmatch(name); m != nil {
 				disk := dataName(director.Stamp{Director: m[1], Machine: m[2]}, m[3])
@@ -98,6 +80,15 @@ func (b *dataDisks) labels(ctx context.Context, op string, p *place, prefix stri
 		}
 	}
 	return out, nil
+}
+
+// texts lists the text files next to the data disks whose names begin with prefix.
+func (b *dataDisks) texts(
+	ctx context.Context, op string, p *place, store *object.Datastore, prefix string,
+) ([]types.BaseFileInfo, error) {
+	return b.browse(
+		ctx, op, p, store, types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{prefix + "*.txt"}},
+	)
 }
 
 // label labels the data disks that stay when the machine goes: its own, and those that it took over.
@@ -147,9 +138,14 @@ func (b *dataDisks) writeLabel(ctx context.Context, k kept, file string, l hyper
 		"disk was kept.\n"+
 		"Attach it to another node or delete it by the director %s: directorctl disks list\n", k.file, l.Node, l.Pool,
 		l.Cluster, k.stamp.Director)
+	return writeText(ctx, k.store, file, text)
+}
+
+// writeText writes a text file of the datastore, "[datastore] dir/name.txt".
+func writeText(ctx context.Context, store *object.Datastore, file, text string) error {
 	var at object.DatastorePath
 	at.FromString(file)
 	put := soap.DefaultUpload
 	put.ContentLength = int64(len(text))
-	return k.store.Upload(ctx, bytes.NewReader([]byte(text)), at.Path, &put)
+	return store.Upload(ctx, bytes.NewReader([]byte(text)), at.Path, &put)
 }

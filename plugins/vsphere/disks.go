@@ -286,6 +286,9 @@ func noDisk(op string, s hypervisor.Spec, d hypervisor.Disk) error {
 
 // takeable tells what keeps a new VM from the disks that it is to take over.
 func (b *dataDisks) takeable(ctx context.Context, op string, p *place, s hypervisor.Spec) error {
+	if err := b.whole(ctx, op, p, s.Key, s.DataDisks); err != nil {
+		return err
+	}
 	var taken []hypervisor.Disk
 	for _, d := range s.DataDisks {
 		if d.Of != (director.Stamp{}) {
@@ -312,12 +315,8 @@ func (b *dataDisks) takeable(ctx context.Context, op string, p *place, s hypervi
 		return err
 	}
 	for _, k := range list {
-		if name := users[k.file]; name != "" && name != s.Name {
-			return director.Errorf(
-				director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file,
-				k.stamp.Machine,
-			).
-				WithHint("delete the VM first, or detach the disk from it")
+		if user := users[k.file]; user.vm != "" && user.vm != s.Name {
+			return diskUsed(op, user.vm, k)
 		}
 	}
 	return nil
@@ -417,9 +416,21 @@ func (b *dataDisks) disks(ctx context.Context, op string, p *place, pattern stri
 	return all, nil
 }
 
-// search lists the disks of a datastore's directory of data disks. No such directory is an empty one.
+// search lists the disks of a datastore's directory of data disks.
 func (b *dataDisks) search(
 	ctx context.Context, op string, p *place, store *object.Datastore, pattern string,
+) ([]types.BaseFileInfo, error) {
+	return b.browse(ctx, op, p, store, types.HostDatastoreBrowserSearchSpec{
+		MatchPattern: []string{pattern}, Details: &types.FileQueryFlags{FileType: true},
+		Query: []types.BaseFileQuery{
+			&types.VmDiskFileQuery{Details: &types.VmDiskFileQueryFlags{CapacityKb: true}},
+		},
+	})
+}
+
+// browse lists files of a datastore's directory of data disks. No such directory is an empty one.
+func (b *dataDisks) browse(
+	ctx context.Context, op string, p *place, store *object.Datastore, spec types.HostDatastoreBrowserSearchSpec,
 ) ([]types.BaseFileInfo, error) {
 	browser, err := store.Browser(ctx)
 	if err != nil {
@@ -427,13 +438,7 @@ func (b *dataDisks) search(
 	}
 	result, err := b.run(ctx, op, p.vim, func() (types.ManagedObjectReference, error) {
 		res, err := methods.SearchDatastore_Task(ctx, p.vim, &types.SearchDatastore_Task{
-			This: browser.Reference(), DatastorePath: store.Path(dataDir),
-			SearchSpec: &types.HostDatastoreBrowserSearchSpec{
-				MatchPattern: []string{pattern}, Details: &types.FileQueryFlags{FileType: true},
-				Query: []types.BaseFileQuery{
-					&types.VmDiskFileQuery{Details: &types.VmDiskFileQueryFlags{CapacityKb: true}},
-				},
-			},
+			This: browser.Reference(), DatastorePath: store.Path(dataDir), SearchSpec: &spec,
 		})
 		if err != nil {
 			return types.ManagedObjectReference{}, err

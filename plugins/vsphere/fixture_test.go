@@ -285,29 +285,67 @@ func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	s := hypervisortest.Subject{
 		Open:     func(t *testing.T) hypervisor.Backend { return f.open(t) },
 		Director: id, Image: f.image.Name, Network: "VM Network", Elsewhere: "DC0_C0_H1",
-		Stranger: f.stranger,
-		Attach:   f.attach,
-		HasSeed:  f.hasSeed,
-		SeedCrashes: []hypervisortest.Crash{{Name: "seed removed", Arm: func(t *testing.T, b hypervisor.Backend) {
-			t.Helper()
-			b.(*Backend).at = cutAt("seed removed")
-		}}},
-		Remains:   func(t *testing.T) []string { return f.remains(t, id) },
-		NewImage:  func(t *testing.T) hypervisor.ImageSpec { return hypervisortest.NewImage(t, nil) },
-		PartImage: f.partImage,
-		Timeout:   5 * time.Minute,
+		Stranger:    f.stranger,
+		Attach:      f.attach,
+		HasSeed:     f.hasSeed,
+		SeedCrashes: crashesAt("seed removed"),
+		WriteDisk:   f.writeDisk,
+		ReadDisk:    f.readDisk,
+		Remains:     func(t *testing.T) []string { return f.remains(t, id) },
+		NewImage:    func(t *testing.T) hypervisor.ImageSpec { return hypervisortest.NewImage(t, nil) },
+		PartImage:   f.partImage,
+		Timeout:     5 * time.Minute,
 		Skips: map[string]string{
 			"networks/idempotent": made, "networks/foreign": made, "networks/overlap": made, "networks/in_use": made,
 			"networks/invalid": made,
 		},
 	}
+	s.Crashes = crashesAt(points...)
+	s.DiskCrashes = crashesAt("copying", "dropped", "copied disk")
+	return s
+}
+
+func crashesAt(points ...string) []hypervisortest.Crash {
+	var all []hypervisortest.Crash
 	for _, point := range points {
-		s.Crashes = append(s.Crashes, hypervisortest.Crash{Name: point, Arm: func(t *testing.T, b hypervisor.Backend) {
+		all = append(all, hypervisortest.Crash{Name: point, Arm: func(t *testing.T, b hypervisor.Backend) {
 			t.Helper()
 			b.(*Backend).at = cutAt(point)
 		}})
 	}
-	return s
+	return all
+}
+
+// extent is the file with the content of a data disk, as the simulator has it.
+func (f *fixture) extent(t *testing.T, d hypervisor.VolumeInfo) string {
+	t.Helper()
+	var at object.DatastorePath
+	if !at.FromString(strings.TrimSuffix(d.Name, ".vmdk") + "-flat.vmdk") {
+		t.Fatalf("%s is no file of a datastore", d.Name)
+	}
+	for _, e := range f.Model.Service.Context.Map.All("Datastore") {
+		if store := e.(*simulator.Datastore); store.Name == at.Datastore {
+			return filepath.Join(store.Summary.Url, at.Path)
+		}
+	}
+	t.Fatalf("there is no datastore %s", at.Datastore)
+	return ""
+}
+
+func (f *fixture) writeDisk(t *testing.T, d hypervisor.VolumeInfo, text string) {
+	t.Helper()
+	if err := os.WriteFile(f.extent(t, d), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (f *fixture) readDisk(t *testing.T, d hypervisor.VolumeInfo) string {
+	t.Helper()
+	text, err := os.ReadFile(f.extent(t, d))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }
 
 // spec is a VM with one data disk; the simulator goes with the test, so nothing is tidied up.

@@ -38,7 +38,7 @@ func (b *dataDisks) ListVolumes(ctx context.Context, directorID string) ([]hyper
 	var rows []hypervisor.VolumeInfo
 	for _, k := range found {
 		rows = append(rows, hypervisor.VolumeInfo{
-			Name: k.file, Size: k.size, Stamp: k.stamp, Serial: k.disk, VM: users[k.file],
+			Name: k.file, Size: k.size, Stamp: k.stamp, Serial: k.disk, VM: users[k.file].vm,
 			Label: hypervisor.ParseDiskLabel(labels[k.file].text),
 		})
 	}
@@ -62,8 +62,8 @@ func (b *dataDisks) DeleteVolume(ctx context.Context, owner director.Stamp, seri
 	})
 }
 
-// deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels. Errors:
-// conflict while a VM has one.
+// deleteKept removes the data disks of the stamp with those serials, or all without any, and then their labels and
+// marks. Errors: conflict while a VM has one.
 func (b *dataDisks) deleteKept(
 	ctx context.Context, op string, p *place, owner director.Stamp, serials ...string,
 ) error {
@@ -86,6 +86,20 @@ func (b *dataDisks) deleteKept(
 			}
 		}
 	}
+	marks, err := b.copying(ctx, op, p, owner)
+	if err != nil {
+		return err
+	}
+	for serial, files := range marks {
+		if len(serials) > 0 && !slices.Contains(serials, serial) {
+			continue
+		}
+		for _, file := range files {
+			if err := b.deleteFile(ctx, op, p, file); err != nil {
+				return err
+			}
+		}
+	}
 	return nil
 }
 
@@ -102,14 +116,11 @@ func (b *dataDisks) deleteDisks(ctx context.Context, op string, p *place, owner 
 		return err
 	}
 	if m != nil && m.made() {
-		users[found[0].file] = m.name
+		users[found[0].file] = diskUser{m.name, m.on}
 	}
 	for _, k := range found {
-		if name := users[k.file]; name != "" {
-			return director.Errorf(
-				director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", name, k.file, owner.Machine,
-			).
-				WithHint("delete the VM first, or detach the disk from it")
+		if user := users[k.file]; user.vm != "" {
+			return diskUsed(op, user.vm, k)
 		}
 	}
 	for _, k := range found {
@@ -120,36 +131,50 @@ func (b *dataDisks) deleteDisks(ctx context.Context, op string, p *place, owner 
 	return nil
 }
 
-// listedUsers returns the names of our VMs that have the disks, by file, as the VMs' settings list them. It reads no
+func diskUsed(op, vm string, k kept) error {
+	return director.Errorf(
+		director.KindConflict, op, "the VM %s uses the data disk %s of machine %s", vm, k.file, k.stamp.Machine,
+	).WithHint("delete the VM first, or detach the disk from it")
+}
+
+// diskUser is a VM that has a data disk.
+type diskUser struct {
+	vm string // name
+	on bool
+}
+
+// listedUsers returns those of our VMs that have the disks, by file, as the VMs' settings list them. It reads no
 // devices, which are long.
-func listedUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
+func listedUsers(ctx context.Context, p *place, disks []kept) (map[string]diskUser, error) {
 	all, err := below(ctx, p.vim, p.root)
 	if err != nil {
 		return nil, err
 	}
-	has := map[string]string{} // by the names of the disks' files
+	has := map[string]diskUser{} // by the names of the disks' files
 	for _, m := range all {
 		if m.stamp() == (director.Stamp{}) || !m.made() {
 			continue
 		}
 		for _, name := range strings.Fields(m.extra[keyDisks]) {
-			has[dataName(listed(m.stamp(), name))] = m.name
+			has[dataName(listed(m.stamp(), name))] = diskUser{m.name, m.on}
 		}
 	}
-	users := map[string]string{}
+	users := map[string]diskUser{}
 	for _, k := range disks {
-		if name := has[dataName(k.stamp, k.disk)]; name != "" {
-			users[k.file] = name
+		if user := has[dataName(k.stamp, k.disk)]; user.vm != "" {
+			users[k.file] = user
 		}
 	}
 	return users, nil
 }
 
-// diskUsers returns the names of the VMs that have the disks, by file. vCenter knows of each datastore which VMs have
+// diskUsers returns the VMs that have the disks, by file. vCenter knows of each datastore which VMs have
 // files in it.
-func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]string, error) {
+func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]diskUser, error) {
 	spec := types.PropertyFilterSpec{
-		PropSet: []types.PropertySpec{{Type: "VirtualMachine", PathSet: []string{"name", "config.hardware.device"}}},
+		PropSet: []types.PropertySpec{{
+			Type: "VirtualMachine", PathSet: []string{"name", "config.hardware.device", "runtime.powerState"},
+		}},
 	}
 	seen := map[types.ManagedObjectReference]bool{}
 	for _, k := range disks {
@@ -176,7 +201,7 @@ func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]string, 
 		}
 		for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device) {
 			if disk, ok := d.(*types.VirtualDisk); ok {
-				users[fileOf(disk)] = vm.Name
+				users[fileOf(disk)] = diskUser{vm.Name, vm.Runtime.PowerState != types.VirtualMachinePowerStatePoweredOff}
 			}
 		}
 	}

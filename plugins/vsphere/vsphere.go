@@ -39,6 +39,7 @@ var (
 	_ hypervisor.Imaging    = (*Backend)(nil)
 	_ hypervisor.Networking = (*Backend)(nil)
 	_ hypervisor.Capacity   = (*Backend)(nil)
+	_ hypervisor.DiskCopier = (*Backend)(nil)
 	_ hypervisor.DiskTeller = (*Backend)(nil)
 	_ hypervisor.Volumes    = (*Backend)(nil)
 	_ hypervisor.Console    = (*Backend)(nil)

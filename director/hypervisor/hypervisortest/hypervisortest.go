@@ -38,6 +38,11 @@ type Subject struct {
 	HasSeed func(t *testing.T, v hypervisor.VM) bool
 	// SeedCrashes are the lines at which the removal of a seed may be cut off.
 	SeedCrashes []Crash
+	// DiskCrashes are the lines at which a copy of a data disk, or its restoration, may be cut off before its end.
+	DiskCrashes []Crash
+	// WriteDisk writes the text to a data disk that no VM has, and ReadDisk returns what was written last. May be nil.
+	WriteDisk func(t *testing.T, d hypervisor.VolumeInfo, text string)
+	ReadDisk  func(t *testing.T, d hypervisor.VolumeInfo) string
 	// Remains lists all that exists with Director's stamp: VMs, disks, networks, files.
 	Remains func(t *testing.T) []string
 
@@ -109,6 +114,13 @@ var suite = []test{
 	{"snapshots/refused", "of another owner's VM, and of what does not exist", snapshotsRefused},
 	{"volumes/delete", "kept data disks are listed and deleted", volumesDelete},
 	{"volumes/taken_over", "a VM takes over the kept disk of another machine", volumesTakenOver},
+	{"copies/life", "a data disk is copied, and gets the content of its copy again", copiesLife},
+	{"copies/in_use", "a disk that a VM writes to is not copied, and one that a VM has is not replaced", copiesInUse},
+	{"copies/refused", "of what does not exist, and under a wrong stamp", copiesRefused},
+	{
+		"copies/after_crash", "a copy that was cut off at any line is not used, and finished by the next call",
+		copiesAfterCrash,
+	},
 	{"images/idempotent", "the same image twice", imagesIdempotent},
 	{"images/wrong_checksum", "a file with another checksum than expected", imagesWrongChecksum},
 	{"images/other_checksum", "another image under the same name", imagesOtherChecksum},

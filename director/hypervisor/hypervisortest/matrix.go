@@ -35,6 +35,7 @@ var capabilities = []struct {
 	{"Networking", "creates networks, or finds existing ones", has[hypervisor.Networking]},
 	{"Capacity", "reports what hosts have left", has[hypervisor.Capacity]},
 	{"Volumes", "lists and deletes kept data disks", has[hypervisor.Volumes]},
+	{"DiskCopier", "copies data disks, and restores them from their copies", has[hypervisor.DiskCopier]},
 	{"DiskTeller", "lists the disks of a VM, also those that others have attached", has[hypervisor.DiskTeller]},
 	{"Adopter", "takes over a VM that another program created", has[hypervisor.Adopter]},
 	{"Seeds", "removes what a guest has read at its first boot", has[hypervisor.Seeds]},

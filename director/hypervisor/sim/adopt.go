@@ -19,6 +19,9 @@ func (b *Backend) Adopt(
 			return err
 		}
 		if v.Stamp != key {
+			if err := w.whole(op, key, disks); err != nil {
+				return err
+			}
 			v.Stamp, v.spec.Key = key, key
 			w.stamps[key] = v
 			for _, d := range disks {

@@ -59,6 +59,9 @@ type diskRecord struct {
 	Host   string
 	Size   int64
 	Label  hypervisor.DiskLabel `json:",omitzero"`
+
+	Content string `json:",omitempty"`
+	Part    bool   `json:",omitempty"`
 }
 
 type imageRecord struct {
@@ -271,9 +274,9 @@ func (w *things) apply(r record) {
 			w.dropVM(old)
 		}
 	case r.Disk != nil:
-		w.putDisk(diskKey{
-			r.Disk.Stamp, r.Disk.Serial,
-		}, &disk{host: r.Disk.Host, size: r.Disk.Size, label: r.Disk.Label})
+		w.putDisk(diskKey{r.Disk.Stamp, r.Disk.Serial}, &disk{
+			host: r.Disk.Host, size: r.Disk.Size, label: r.Disk.Label, content: r.Disk.Content, part: r.Disk.Part,
+		})
 	case r.NoDisk != nil:
 		w.dropDisks(r.NoDisk.Stamp, []string{r.NoDisk.Serial})
 	case r.Image != nil:

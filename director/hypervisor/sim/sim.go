@@ -174,6 +174,9 @@ func (b *Backend) check(op string, s hypervisor.Spec) error {
 			return director.Errorf(director.KindNotFound, op, "there is no network %q", n.Network)
 		}
 	}
+	if err := w.whole(op, s.Key, s.DataDisks); err != nil {
+		return err
+	}
 	return w.takeable(op, s)
 }
 

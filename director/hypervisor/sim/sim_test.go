@@ -105,6 +105,16 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 				},
 			},
 		},
+		DiskCrashes: []hypervisortest.Crash{{Name: "midway", Arm: func(*testing.T, hypervisor.Backend) {
+			w.ClearFaults() // of the call that was not made
+			w.Inject(sim.Fault{Verb: sim.VerbCopyDisk, When: sim.Midway})
+			w.Inject(sim.Fault{Verb: sim.VerbRestoreDisk, When: sim.Midway})
+		}}},
+		WriteDisk: func(_ *testing.T, d hypervisor.VolumeInfo, text string) { w.WriteDisk(d.Stamp, d.Serial, text) },
+		ReadDisk: func(_ *testing.T, d hypervisor.VolumeInfo) string {
+			text, _ := w.ReadDisk(d.Stamp, d.Serial)
+			return text
+		},
 		Remains:  func(*testing.T) []string { return w.Inventory(director) },
 		NewImage: newImage,
 		PartImage: func(t *testing.T, s hypervisor.ImageSpec) {

@@ -59,9 +59,9 @@ func (w *things) putDisk(k diskKey, d *disk) {
 		w.host(d.host).space += d.size
 	}
 	w.disks[k] = d
-	w.journal.add(record{
-		Disk: &diskRecord{Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size, Label: d.label},
-	})
+	w.journal.add(record{Disk: &diskRecord{
+		Stamp: k.stamp, Serial: k.serial, Host: d.host, Size: d.size, Label: d.label, Content: d.content, Part: d.part,
+	}})
 }
 
 // dropDisks drops the disks of the owner with those serials, or all without any.

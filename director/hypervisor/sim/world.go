@@ -32,6 +32,8 @@ const (
 	VerbCapacity      Verb = "capacity"
 	VerbListVolumes   Verb = "list_volumes"
 	VerbDeleteVolume  Verb = "delete_volume"
+	VerbCopyDisk      Verb = "copy_disk"
+	VerbRestoreDisk   Verb = "restore_disk"
 	VerbConsoleTail   Verb = "console_tail"
 	VerbAdopt         Verb = "adopt"
 	VerbRemoveSeed    Verb = "remove_seed"
@@ -122,9 +124,11 @@ type diskKey struct {
 }
 
 type disk struct {
-	host  string
-	size  int64
-	label hypervisor.DiskLabel
+	host    string
+	size    int64
+	label   hypervisor.DiskLabel
+	content string // in place of all that a VM has written
+	part    bool   // it was cut off while it was copied
 }
 
 type image struct {
