@@ -126,8 +126,8 @@ func newServices(p parts) services {
 			Store: p.db, Uploads: p.files, Files: p.bundles, Gate: p.env.Gate, Places: places, Now: time.Now,
 		}),
 		vms: vms.New(vms.Config{
-			Store: p.db, Backends: p.env.Backends, Clusters: p.env, Disks: kept, Director: p.db.DirectorID(),
-			Now: time.Now,
+			Store: p.db, Backends: p.env.Backends, Clusters: p.env, HostKeys: p.env, Disks: kept,
+			Director: p.db.DirectorID(), Now: time.Now,
 		}),
 		clusters: clusters.New(p.db),
 		capacity: providers.NewCapacity(p.db, p.env.Backends, p.db.DirectorID()),

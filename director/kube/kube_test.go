@@ -171,6 +171,14 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 			t.Fatal(err)
 		}
 	}
+	for range 2 {
+		if err := admin.RecordHostKey(t.Context(), "w2", "signed"); err != nil {
+			t.Errorf("RecordHostKey: %v", err)
+		}
+	}
+	if err := admin.RecordHostKey(t.Context(), "w3", "signed"); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("RecordHostKey of no node: %v", err)
+	}
 	got, err := admin.Nodes(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -182,7 +190,10 @@ func testNodes(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 			Roles:   []string{"control-plane", "master"}, InternalIP: "10.88.0.10",
 		},
 		{Name: "w1", Reason: "KubeletNotReady", Message: "container runtime network not ready"},
-		{Name: "w2", Reason: "Unknown", Message: "its kubelet has not reported yet", Unschedulable: true},
+		{
+			Name: "w2", Reason: "Unknown", Message: "its kubelet has not reported yet", Unschedulable: true,
+			HostKey: "signed",
+		},
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)

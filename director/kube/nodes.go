@@ -23,7 +23,8 @@ type Node struct {
 	Version       string // of its kubelet, such as v1.37.2
 	Roles         []string
 	InternalIP    string
-	Etcd          bool // its etcd member, a static pod, is ready
+	Etcd          bool   // its etcd member, a static pod, is ready
+	HostKey       string // its SSH host key as the director signed it; empty if it did not
 }
 
 // Absence is a node that should be ready and is not.
@@ -93,6 +94,7 @@ func nodeOf(n *corev1.Node) Node {
 		Message:       "its kubelet has not reported yet",
 		Unschedulable: n.Spec.Unschedulable,
 		Version:       n.Status.NodeInfo.KubeletVersion,
+		HostKey:       n.Annotations[HostKeyAnnotation],
 	}
 	for _, c := range n.Status.Conditions {
 		if c.Type == corev1.NodeReady {

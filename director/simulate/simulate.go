@@ -252,6 +252,9 @@ func (Cluster) Nodes(ctx context.Context) ([]kube.Node, error) {
 	return nil, ctx.Err()
 }
 
+// RecordHostKey does nothing: a pretended node has no host key that another director would ask for.
+func (Cluster) RecordHostKey(ctx context.Context, _, _ string) error { return ctx.Err() }
+
 // Rehearse returns what the settings say of the pods on the node.
 func (c Cluster) Rehearse(ctx context.Context, node string, may kube.DrainLimits) ([]kube.Eviction, error) {
 	var out []kube.Eviction

@@ -33,9 +33,20 @@ func (e kubeSteps) kubeTraffic(ctx context.Context, r plan.Run, p step.ClusterPa
 	})
 }
 
-// nodeReady waits until the node is Ready at its version and carries traffic, and records that it is a member.
+// nodeReady waits until the node is Ready at its version and carries traffic, and records that it is a member. The
+// cluster gets its host key, for a director that is restored from a bundle of before.
 func (e kubeSteps) nodeReady(ctx context.Context, r plan.Run, p step.NodeParams) error {
-	err := e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, func(ctx context.Context, client API) (string, error) {
+	signed, err := e.signedHostKey(ctx, p.UID, p.Machine)
+	if err != nil {
+		return err
+	}
+	err = e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, func(ctx context.Context, client API) (string, error) {
+		if signed != "" { // as soon as it is registered: see remake
+			err := client.RecordHostKey(ctx, p.Node, signed)
+			if err != nil && director.KindOf(err) != director.KindNotFound {
+				return "", err
+			}
+		}
 		missing, err := client.NodesReady(ctx, []string{p.Node}, p.Version)
 		if err != nil || len(missing) > 0 {
 			return reasons(missing), err

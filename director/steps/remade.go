@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"time"
 
@@ -34,9 +35,9 @@ func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool,
 }
 
 // remake makes a VM again whose host key this director cannot know: the former director made or booted it after the
-// bundle. A VM that has become a node since then, or may have, is left to a person. It returns mismatch for a VM that
-// the director has met before, or that others have made: then another host answers. It may be cut off and called again,
-// after vmEnsure.
+// bundle. A VM that has become a node since then is taken as it is where the cluster proves its host key. Otherwise,
+// and where it may have become one, it is left to a person. It returns mismatch for a VM that the director has met
+// before, or that others have made: then another host answers. It may be cut off and called again, after vmEnsure.
 func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismatch error) error {
 	if adopted, err := e.adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
 		return cmp.Or(err, mismatch)
@@ -59,11 +60,14 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	if len(vms) != 1 {
 		return mismatch
 	}
-	if err := e.noNode(ctx, r, p.Machine); err != nil && ctx.Err() != nil {
+	node, err := e.nodeSince(ctx, r, p.Machine)
+	switch {
+	case err != nil && ctx.Err() != nil:
 		return err // the director stops
-	} else if err != nil {
-		return plan.Park(err, "look at the node. Take it out of the cluster by hand (kubectl drain, kubectl delete "+
-			"node; of a master the member of etcd, too) and retry: then its VM is made again")
+	case err != nil:
+		return plan.Park(err, "bring the API of the cluster back and retry: directorctl retry "+r.Plan.ID)
+	case node != nil:
+		return e.adoptNode(ctx, r, p, *node)
 	}
 	r.Note(ctx, p.Machine.Name+" is from after the bundle that this director was restored from: making it again")
 	if err := e.vmRemove(ctx, r, p); err != nil {
@@ -75,12 +79,13 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 // memberPatience is how long a cluster may take to say which nodes it has.
 const memberPatience = time.Minute
 
-// noNode returns nil if the cluster says that the machine is none of its nodes.
-func (e Env) noNode(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
+// nodeSince returns the node that the machine has become after the bundle, as the cluster has it, and nil if the
+// cluster says that it is none.
+func (e Env) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*kube.Node, error) {
 	const op = "vm.boot"
 	uid, err := clusterUID(r, m)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	var nodes []kube.Node
 	look := func(ctx context.Context, api API) (_ string, err error) {
@@ -94,18 +99,52 @@ func (e Env) noNode(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 		err = (kubeSteps{e}).await(ctx, r, uid, m.Cluster, endpoint, look)
 	}
 	if err != nil {
-		return director.Errorf(
+		return nil, director.Errorf(
 			director.KindConflict, op, "the VM of %s is from after the bundle that this director was restored from, "+
 				"and the cluster does not say whether it is a node: %w", m.Name, err,
 		)
 	}
-	if slices.ContainsFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name }) {
-		return director.Errorf(
-			director.KindConflict, op, "%s has become a node after the bundle that this director was restored from, "+
-				"which does not know its host key", m.Name,
-		)
+	i := slices.IndexFunc(nodes, func(n kube.Node) bool { return n.Name == m.Name })
+	if i < 0 {
+		return nil, nil
 	}
-	return nil
+	return &nodes[i], nil
+}
+
+// adoptNode takes the VM as it is that has become a node after the bundle, if the cluster has its host key with the
+// director's own signature: what answers at its address has to prove that key from then on. Otherwise the node is
+// left to a person.
+func (e vmSteps) adoptNode(ctx context.Context, r plan.Run, p step.VMParams, node kube.Node) error {
+	m := p.Machine
+	uid, err := clusterUID(r, m)
+	if err != nil {
+		return err
+	}
+	if err := e.LearnHostKey(ctx, uid, m.Row(), node); director.KindOf(err) == director.KindConflict && err != nil {
+		return plan.Park(director.Errorf(
+			director.KindConflict, "vm.boot", "%s has become a node after the bundle that this director was restored "+
+				"from, which does not know its host key: %w", m.Name, err,
+		), outOfCluster(r.Plan.ID, m))
+	} else if err != nil {
+		return err
+	}
+	r.Note(ctx, m.Name+" has become a node after the bundle that this director was restored from: it stays as it is")
+	return e.vmEnsure(ctx, r, p)
+}
+
+// outOfCluster says how a person takes a node out of its cluster, so that its VM is made again.
+func outOfCluster(id string, m plan.MachineSpec) string {
+	member := ""
+	if m.Role == director.RoleMaster {
+		member = "remove its member of etcd (etcdctl member list, etcdctl member remove ID, in the pod of another " +
+			"master), and "
+	}
+	return fmt.Sprintf(
+		"look at the node. If its VM may be made again, take it out of the cluster: directorctl kubeconfig %[1]s "+
+			">kubeconfig; kubectl --kubeconfig kubeconfig drain %[2]s --ignore-daemonsets --delete-emptydir-data; "+
+			"%[3]skubectl --kubeconfig kubeconfig delete node %[2]s; then: directorctl retry %[4]s",
+		m.Cluster, m.Name, member, id,
+	)
 }
 
 // endpointOf returns where the plan reaches the API of the cluster when the machine has become a node.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -72,21 +73,29 @@ func (g gone) Delete(ctx context.Context, id hypervisor.ID, o hypervisor.DeleteO
 	return g.Backend.Delete(ctx, id, o)
 }
 
+// fromAfter is a VM that a director finds which was restored from a bundle.
+type fromAfter struct {
+	given    bool // the bundle knows the key that the VM was given
+	met      bool // the bundle knows the key that the VM has made itself
+	adopted  bool // others have made the VM
+	restored time.Time
+	cluster  members
+	signed   bool // the cluster has the host key of the VM, with the signature of the former director
+	remade   bool
+	kind     director.Kind
+	says     string
+	asks     string
+}
+
+// madeAt is when the plan was made that makes the VM.
+func madeAt() time.Time { return time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC) }
+
 // A director that was restored from a bundle finds VMs that the former one has made or booted after the bundle. It
 // makes them again, if they are no nodes.
 func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 	t.Parallel()
-	made := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	for name, tt := range map[string]struct {
-		given    bool // the bundle knows the key that the VM was given
-		met      bool // the bundle knows the key that the VM has made itself
-		adopted  bool // others have made the VM
-		restored time.Time
-		cluster  members
-		remade   bool
-		kind     director.Kind
-		says     string
-	}{
+	made := madeAt()
+	for name, tt := range map[string]fromAfter{
 		"made after it":   {restored: made.Add(time.Hour), remade: true},
 		"booted after it": {given: true, restored: made.Add(time.Hour), remade: true},
 		"a plan of later": {given: true, restored: made.Add(-time.Hour), kind: director.KindConflict, says: "host key"},
@@ -94,10 +103,6 @@ func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 		"another host":    {met: true, restored: made.Add(time.Hour), kind: director.KindConflict, says: "host key"},
 		"made by others": {
 			adopted: true, restored: made.Add(time.Hour), kind: director.KindConflict, says: "host key",
-		},
-		"a node since": {
-			restored: made.Add(time.Hour), cluster: members{nodes: []kube.Node{{Name: "demo-w-1"}}},
-			kind: director.KindConflict, says: "has become a node",
 		},
 		"a cluster that does not say": {
 			restored: made.Add(time.Hour),
@@ -107,48 +112,86 @@ func TestVMFromAfterTheBundleIsMadeAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			w := newRestoredWorld(t, tt.cluster, made)
-			w.env.Restored = tt.restored
-			former := w.formerVM(t)
-			keys := keyring{w.env.Secrets, w.env.Sealer}
-			if tt.given || tt.met {
-				if _, err := keys.ensure(t.Context(), "m1", SecretHostKey); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if tt.met {
-				if err := keys.set(
-					t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)},
-				); err != nil {
-					t.Fatal(err)
-				}
-			}
-			if tt.adopted {
-				if err := keys.write(t.Context(), "m1", SecretAdopted, []byte(otherKey(t))); err != nil {
-					t.Fatal(err)
-				}
-			}
-			ctx := t.Context()
-			if tt.cluster.err != nil { // it is asked until the step has to end
-				var cancel context.CancelFunc
-				ctx, cancel = context.WithTimeout(ctx, time.Second)
-				defer cancel()
-			}
-			err := (vmSteps{w.env}).vmBoot(ctx, w.run, w.params)
-			if director.KindOf(err) != tt.kind && err != nil || !strings.Contains(message(err), tt.says) ||
-				(err == nil) != (tt.kind == "") {
-				t.Errorf("it says %v, want %q", err, tt.says)
-			}
-			vms, lerr := w.back.List(t.Context(), hypervisor.Filter{Director: "d1"})
-			if lerr != nil || len(vms) != 1 || (vms[0].ID != former) != tt.remade {
-				t.Errorf("the VMs are %+v, was %s: %v", vms, former, lerr)
-			}
-			if tt.remade { // again, as after a kill
-				if err := (vmSteps{w.env}).vmBoot(t.Context(), w.run, w.params); err != nil {
-					t.Error(err)
-				}
-			}
+			tt.boot(t)
 		})
+	}
+}
+
+// A VM that has become a node after the bundle stays as it is, if the cluster has its host key with the signature of
+// the former director. Otherwise a person is asked, with the commands that take the node out.
+func TestNodeFromAfterTheBundleIsAdopted(t *testing.T) {
+	t.Parallel()
+	const out = "kubectl --kubeconfig kubeconfig delete node demo-w-1; then: directorctl retry p1"
+	restored := madeAt().Add(time.Hour)
+	node := func(address, hostKey string) members {
+		return members{nodes: []kube.Node{{Name: "demo-w-1", InternalIP: address, HostKey: hostKey}}}
+	}
+	for name, tt := range map[string]fromAfter{
+		"made after it":   {restored: restored, cluster: node("10.88.0.20", ""), signed: true},
+		"booted after it": {given: true, restored: restored, cluster: node("10.88.0.20", ""), signed: true},
+		"without a record": {
+			restored: restored, cluster: node("10.88.0.20", ""), kind: director.KindConflict, says: "has no record", asks: out,
+		},
+		"at another address": {
+			restored: restored, cluster: node("10.88.0.21", ""), signed: true, kind: director.KindConflict,
+			says: `the node has the address "10.88.0.21"`, asks: out,
+		},
+		"signed by others": {
+			restored: restored, cluster: node("10.88.0.20", othersRecord(t, "m1")), kind: director.KindConflict,
+			says: "was signed by another authority", asks: out,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.boot(t)
+		})
+	}
+}
+
+// boot runs the step that waits for the VM, and wants what is said of it.
+func (tt fromAfter) boot(t *testing.T) {
+	t.Helper()
+	w := newRestoredWorld(t, tt.cluster, madeAt())
+	w.env.Restored = tt.restored
+	if tt.signed {
+		tt.cluster.nodes[0].HostKey = w.signed(t)
+	}
+	former := w.formerVM(t)
+	keys := keyring{w.env.Secrets, w.env.Sealer}
+	if tt.given || tt.met {
+		if _, err := keys.ensure(t.Context(), "m1", SecretHostKey); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tt.met {
+		if err := keys.set(t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if tt.adopted {
+		if err := keys.write(t.Context(), "m1", SecretAdopted, []byte(otherKey(t))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	ctx := t.Context()
+	if tt.cluster.err != nil { // it is asked until the step has to end
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, time.Second)
+		defer cancel()
+	}
+	err := (vmSteps{w.env}).vmBoot(ctx, w.run, w.params)
+	if director.KindOf(err) != tt.kind && err != nil || !strings.Contains(message(err), tt.says) ||
+		(err == nil) != (tt.kind == "") || !strings.Contains(plan.OutcomeOf(err).Text, tt.asks) {
+		t.Errorf("it says %v, want %q, and asks %q, want %q", err, tt.says, plan.OutcomeOf(err).Text, tt.asks)
+	}
+	vms, lerr := w.back.List(t.Context(), hypervisor.Filter{Director: "d1"})
+	if lerr != nil || len(vms) != 1 || (vms[0].ID != former) != tt.remade {
+		t.Errorf("the VMs are %+v, was %s: %v", vms, former, lerr)
+	}
+	if err == nil { // again, as after a kill
+		if err := (vmSteps{w.env}).vmBoot(t.Context(), w.run, w.params); err != nil {
+			t.Error(err)
+		}
 	}
 }
 
@@ -210,6 +253,40 @@ func newRestoredWorld(t *testing.T, cluster members, made time.Time) restoredWor
 	return w
 }
 
+// signed is the record of the host key of the former director's VM, as that director writes it.
+func (w restoredWorld) signed(t *testing.T) string {
+	t.Helper()
+	former := w.env // the authority is in the bundle
+	err := keyring{former.Secrets, former.Sealer}.set(
+		t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: *w.lost},
+	)
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := former.signedHostKey(t.Context(), "c1", "m1")
+	if err == nil {
+		err = former.Secrets.SetSecret(t.Context(), "m1", SecretHostKey, nil) // and the key is not
+	}
+	if err != nil || record == "" {
+		t.Fatalf("the record is %q: %v", record, err)
+	}
+	return record
+}
+
+// othersRecord is a record for the machine that an authority of others has signed.
+func othersRecord(t *testing.T, machine string) string {
+	t.Helper()
+	authority, err := pki.NewSSHAuthority()
+	if err != nil {
+		t.Fatal(err)
+	}
+	record, err := authority.VouchForHost(machine, authority.Public)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return record
+}
+
 // formerVM is one that the former director has made.
 func (w restoredWorld) formerVM(t *testing.T) hypervisor.ID {
 	t.Helper()
@@ -224,6 +301,87 @@ func (w restoredWorld) formerVM(t *testing.T) hypervisor.ID {
 		t.Fatal(err)
 	}
 	return vm.ID
+}
+
+// joining is a cluster whose node registers at the second look. It keeps the record of the host key.
+type joining struct {
+	API
+	looks  *int
+	record *string
+}
+
+func (j joining) RecordHostKey(_ context.Context, _, signed string) error {
+	if *j.looks++; *j.looks == 1 {
+		return director.Errorf(director.KindNotFound, "test", "no such node")
+	}
+	*j.record = signed
+	return nil
+}
+
+func (j joining) NodesReady(_ context.Context, names []string, _ string) ([]kube.Absence, error) {
+	if *j.looks == 1 {
+		return []kube.Absence{{Name: names[0], Why: "has not joined"}}, nil
+	}
+	return nil, nil
+}
+
+func (joining) NotCarrying(context.Context, string) (string, error) { return "", nil }
+func (joining) Close()                                              {}
+
+// joined notes which machines became nodes.
+type joined struct {
+	Clusters
+	machines *[]string
+}
+
+func (j joined) SetNode(_ context.Context, p step.NodeParams) error {
+	*j.machines = append(*j.machines, p.Machine)
+	return nil
+}
+
+// The cluster gets the host key of each node that the director has met, for a director that is restored from a bundle
+// of before.
+func TestClusterGetsTheHostKeysOfItsNodes(t *testing.T) {
+	t.Parallel()
+	w := newRestoredWorld(t, members{}, madeAt())
+	keys := keyring{w.env.Secrets, w.env.Sealer}
+	hostKey := otherKey(t)
+	if err := keys.set(t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: hostKey}); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := keys.ensure(t.Context(), "m2", SecretHostKey); err != nil { // and it has not made one itself
+		t.Fatal(err)
+	}
+	for machine, known := range map[string]bool{"m1": true, "m2": false, "m3": false} {
+		looks, record, machines := 0, "", []string(nil)
+		if !known {
+			looks = 2
+		}
+		env := w.env
+		env.Clusters = joined{machines: &machines}
+		env.Connect = func([]byte) (API, error) { return joining{looks: &looks, record: &record}, nil }
+		err := kubeSteps{env}.nodeReady(t.Context(), quietRun(), step.NodeParams{
+			UID: "c1", Cluster: "demo", Endpoint: "10.88.0.10:6443", Node: "demo-w-1", Machine: machine,
+		})
+		if err != nil || !slices.Equal(machines, []string{machine}) || (record != "") != known {
+			t.Errorf("%s: the record is %q, and %v became nodes: %v", machine, record, machines, err)
+		}
+		if !known {
+			continue
+		}
+		restored := w.env
+		restored.Secrets = vault{
+			{"c1", SecretSSHAuthority}: w.env.Secrets.(vault)[[2]string{"c1", SecretSSHAuthority}],
+		}
+		m := director.Machine{ID: machine, Address: "10.88.0.20"}
+		for range 2 {
+			err := restored.LearnHostKey(t.Context(), "c1", m, kube.Node{InternalIP: m.Address, HostKey: record})
+			if got, kerr := restored.KnownHostKey(t.Context(), machine); err != nil || kerr != nil ||
+				got.Public != strings.TrimSpace(hostKey) || got.Private != "" {
+				t.Errorf("a restored director learns %+v: %v, %v", got, err, kerr)
+			}
+		}
+	}
 }
 
 // The registry of a restored director is empty. A plan that has pushed its release pushes it again before it plays.

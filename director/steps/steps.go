@@ -113,6 +113,8 @@ type API interface {
 	RollingOut(ctx context.Context) ([]kube.Absence, error)
 	// Nodes returns every node; nil from a cluster that only pretends.
 	Nodes(ctx context.Context) ([]kube.Node, error)
+	// RecordHostKey writes the signed host key of the node into the cluster.
+	RecordHostKey(ctx context.Context, node, signed string) error
 	// Rehearse tells what a drain of the node would move away, and what would block it.
 	Rehearse(ctx context.Context, node string, may kube.DrainLimits) ([]kube.Eviction, error)
 	// KubeletClientEnd returns when the client certificate of the node's kubelet ends.

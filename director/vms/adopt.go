@@ -260,7 +260,7 @@ func (s *Service) checkAdopted(ctx context.Context, op string, m director.Machin
 }
 
 // memberVersion returns the version that the node runs if the cluster knows it, and "" otherwise: then the next plan
-// brings it in.
+// brings it in. Of a member it learns the host key.
 func (s *Service) memberVersion(ctx context.Context, m director.Machine) (string, error) {
 	inst, ok, err := s.store.Installed(ctx, m.Cluster)
 	if err != nil || !ok || inst.UID != m.ClusterUID {
@@ -277,10 +277,23 @@ func (s *Service) memberVersion(ctx context.Context, m director.Machine) (string
 	}
 	for _, n := range nodes {
 		if n.Name == m.Name {
-			return n.Version, nil
+			return n.Version, s.learnHostKey(ctx, m, n)
 		}
 	}
 	return "", nil
+}
+
+// learnHostKey takes the host key of a node that another director of this id has made, as after the restore of a
+// bundle. A cluster without the record of it is no obstacle: a plan that needs the key says so.
+func (s *Service) learnHostKey(ctx context.Context, m director.Machine, n kube.Node) error {
+	if s.hostKeys == nil {
+		return nil
+	}
+	err := s.hostKeys.LearnHostKey(ctx, m.ClusterUID, m, n)
+	if director.KindOf(err) == director.KindConflict {
+		return nil
+	}
+	return err
 }
 
 // askTime bounds a question to a cluster: a person waits for the answer.

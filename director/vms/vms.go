@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/ledger"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
@@ -28,6 +29,13 @@ type Clusters interface {
 	Cluster(ctx context.Context, uid, name, endpoint string) (steps.API, error)
 }
 
+// HostKeys keeps the SSH host keys of machines. steps.Env implements it.
+type HostKeys interface {
+	// LearnHostKey takes the host key of the machine that its cluster has with the director's signature; conflict if it
+	// has none.
+	LearnHostKey(ctx context.Context, uid string, m director.Machine, node kube.Node) error
+}
+
 // Disks lists the disks that outlived their VMs.
 type Disks interface {
 	// OnProviders returns the disks on the named providers, and how each provider answered.
@@ -39,6 +47,7 @@ type Config struct {
 	Store    *store.Store
 	Backends Backends
 	Clusters Clusters
+	HostKeys HostKeys
 	Disks    Disks
 	Director string // the id in our stamps
 	Now      func() time.Time
@@ -49,6 +58,7 @@ type Service struct {
 	store    *store.Store
 	backends Backends
 	clusters Clusters
+	hostKeys HostKeys
 	disks    Disks
 	director string
 	now      func() time.Time
@@ -57,7 +67,8 @@ type Service struct {
 // New returns the service.
 func New(c Config) *Service {
 	return &Service{
-		store: c.Store, backends: c.Backends, clusters: c.Clusters, disks: c.Disks, director: c.Director, now: c.Now,
+		store: c.Store, backends: c.Backends, clusters: c.Clusters, hostKeys: c.HostKeys, disks: c.Disks,
+		director: c.Director, now: c.Now,
 	}
 }
 
