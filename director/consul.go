@@ -40,6 +40,13 @@ func ConsulAPIEntry(machine string) string { return ConsulPrefix + "api-" + mach
 // ConsulTagMaster is the tag of the API servers of masters in Consul.
 const ConsulTagMaster = "master"
 
+// The keys of the meta of nodes and entries in Consul that say whose they are.
+const (
+	ConsulMetaOwner   = "kaas-owner"   // id of the director
+	ConsulMetaCluster = "kaas-cluster" // uid of the cluster
+	ConsulMetaNode    = "kaas-node"    // name of the machine; of nodes with an agent, which registers them itself
+)
+
 // ConsulToken is what the sync of a cluster with a Consul is known by there. It says that a plan has installed the
 // sync, also for a Consul without ACLs.
 type ConsulToken struct {

@@ -23,9 +23,12 @@ import (
 type agentNode struct {
 	t      *testing.T
 	consul *consultest.Server
+	name   string // in the inventory
 	dir    string
 	vars   map[string]any
 	said   string
+
+	varsFile string // that the play reads; empty for none
 }
 
 // play runs the role, or tasks of it, and returns how many tasks changed something.
@@ -38,7 +41,7 @@ func (n *agentNode) play(tasks string, args ...string) string {
 	book := filepath.Join(n.dir, tasks+".yml")
 	for path, content := range map[string]string{
 		filepath.Join(n.dir, "vars.json"): string(text),
-		book: "- hosts: localhost\n  connection: local\n  gather_facts: false\n  tasks:\n" +
+		book: "- hosts: all\n  connection: local\n  gather_facts: false\n  vars_files: [" + n.varsFile + "]\n  tasks:\n" +
 			"    - ansible.builtin.import_role:\n        name: consul_agent\n        tasks_from: " + tasks + "\n",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {
@@ -46,7 +49,7 @@ func (n *agentNode) play(tasks string, args ...string) string {
 		}
 	}
 	cmd := exec.CommandContext(n.t.Context(), "ansible-playbook", append([]string{
-		"-vvv", "--diff", "-i", "localhost,", "-e", "@" + filepath.Join(n.dir, "vars.json"), book,
+		"-vvv", "--diff", "-i", n.name + ",", "-e", "@" + filepath.Join(n.dir, "vars.json"), book,
 	}, args...)...)
 	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG=ansible.cfg", "ANSIBLE_HOME="+n.dir)
 	out, err := cmd.CombinedOutput()
@@ -95,7 +98,7 @@ func (n *agentNode) until(name, want string) *api.Node {
 // newAgentNode returns a node with the program in its image, and the token of the node's agent.
 func newAgentNode(t *testing.T, consul *consultest.Server, name string) *agentNode {
 	t.Helper()
-	n := &agentNode{t: t, consul: consul, dir: t.TempDir()}
+	n := &agentNode{t: t, consul: consul, name: "localhost", dir: t.TempDir()}
 	acl := consul.Client(t, consul.Management).ACL()
 	p, _, err := acl.PolicyCreate(&api.ACLPolicy{Name: "web", Rules: `service "web" { policy = "write" }`}, nil)
 	if err != nil {
@@ -152,14 +155,13 @@ func TestConsulAgent(t *testing.T) {
 			t.Errorf("Ansible shows the %s", what)
 		}
 	}
-	config := filepath.Join(n.dir, "etc/consul.d/director.json")
-	services := filepath.Join(n.dir, "etc/consul.d/director-services.json")
+	configs := n.configs()
 	if out, err := exec.CommandContext(
-		t.Context(), consul.Binary, "validate", "-quiet", config, services,
+		t.Context(), consul.Binary, append([]string{"validate", "-quiet"}, configs...)...,
 	).CombinedOutput(); err != nil {
 		t.Fatalf("consul validate: %v\n%s", err, out)
 	}
-	end := consul.Agent(t, config, services)
+	end := consul.Agent(t, configs...)
 	first := n.until(name, api.HealthPassing)
 	if first.ID != n.vars["consul_agent_node_id"] || first.Meta["kaas-node"] != "w1" ||
 		first.Meta["kaas-owner"] != "d1" {
@@ -173,7 +175,7 @@ func TestConsulAgent(t *testing.T) {
 	if err := os.RemoveAll(filepath.Join(n.dir, "var/lib/consul")); err != nil {
 		t.Fatal(err)
 	}
-	end = consul.Agent(t, config, services)
+	end = consul.Agent(t, configs...)
 	if again := n.until(name, api.HealthPassing); again.ID != first.ID || again.CreateIndex != first.CreateIndex {
 		t.Errorf("the node comes back as %+v after %+v", again, first)
 	}
@@ -182,7 +184,7 @@ func TestConsulAgent(t *testing.T) {
 	if got := n.play("remove"); got != "1" {
 		t.Errorf("the removal changed %s tasks, want 1", got)
 	}
-	for _, path := range []string{config, filepath.Join(n.dir, "var/lib/consul")} {
+	for _, path := range append(configs, filepath.Join(n.dir, "var/lib/consul")) {
 		if _, err := os.Stat(path); !os.IsNotExist(err) {
 			t.Errorf("%s is still there: %v", path, err)
 		}
@@ -190,6 +192,15 @@ func TestConsulAgent(t *testing.T) {
 	if got := n.play("remove"); got != "0" {
 		t.Errorf("the second removal changed %s tasks, want none", got)
 	}
+}
+
+// configs returns the files that the agent reads, in the order of its unit.
+func (n *agentNode) configs() []string {
+	var out []string
+	for _, name := range []string{"director-agent.json", "director.json", "director-services.json"} {
+		out = append(out, filepath.Join(n.dir, "etc/consul.d", name))
+	}
+	return out
 }
 
 // asks has the agent's API answer, and refuse what the node's token may not.

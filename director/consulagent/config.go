@@ -1,5 +1,5 @@
-// Package consulagent writes what the agent of Consul next to a director is told, and runs that agent. The role
-// consul_agent does the same for nodes.
+// Package consulagent writes what agents of Consul are told, and runs the one next to a director. Nodes get their files
+// without secrets at their first boot; the role consul_agent writes the same ones, and adds those with secrets.
 package consulagent
 
 import (
@@ -7,10 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"net"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/director-kaas/kaas/director"
 )
+
+const loopback = "127.0.0.1"
 
 // Agent is what an agent is told that is no secret.
 type Agent struct {
@@ -24,14 +28,15 @@ type Agent struct {
 	CAFile      string // what the servers' certificates are from
 	DataDir     string
 	Gossip      int // the port at which it takes gossip
+	HTTP, DNS   int // the ports of its API on 127.0.0.1 and of its DNS; 0 for an agent that serves no program
 }
 
 // Config returns the agent's file without secrets.
 func (a Agent) Config() []byte {
 	c := map[string]any{
 		"server": false, "datacenter": a.Datacenter, "domain": a.Domain, "node_name": a.Name, "node_id": a.ID,
-		"node_meta": a.Meta, "data_dir": a.DataDir, "bind_addr": a.Address, "client_addr": "127.0.0.1",
-		"ports":      map[string]int{"http": -1, "dns": -1, "serf_lan": a.Gossip}, // it serves no program
+		"node_meta": a.Meta, "data_dir": a.DataDir, "bind_addr": a.Address, "client_addr": loopback,
+		"ports":      map[string]int{"http": port(a.HTTP), "dns": port(a.DNS), "serf_lan": a.Gossip},
 		"retry_join": a.Join, "retry_interval": "15s",
 		"rejoin_after_leave": true,
 		// A machine that is stopped stays in the catalog, as one that fails. One that is removed leaves by SIGINT.
@@ -46,7 +51,19 @@ func (a Agent) Config() []byte {
 	if a.AutoEncrypt {
 		c["auto_encrypt"] = map[string]bool{"tls": true}
 	}
+	if a.DNS != 0 {
+		c["addresses"] = map[string]string{"dns": strings.Join(slices.Compact([]string{a.Address, loopback}), " ")}
+		c["dns_config"] = map[string]bool{"only_passing": true}
+	}
 	return text(c)
+}
+
+// port is how the file says that an agent does not listen.
+func port(p int) int {
+	if p == 0 {
+		return -1
+	}
+	return p
 }
 
 // Secrets returns the agent's file with the token and the gossip key; either may be empty.
@@ -78,10 +95,11 @@ type Service struct {
 // followed.
 type Check struct {
 	Name     string
-	Address  string // at which it is asked over HTTPS
+	Scheme   string // http, https or tcp
+	Address  string // at which it is asked
 	Port     int
-	Path     string
-	Interval int // seconds
+	Path     string // empty with tcp
+	Interval int    // seconds
 }
 
 // Services returns the agent's file with what it registers.
@@ -91,8 +109,14 @@ func Services(list []Service) []byte {
 		at := net.JoinHostPort(s.Check.Address, strconv.Itoa(s.Check.Port))
 		check := map[string]any{
 			"id": s.ID + "-check", "name": s.Check.Name, "interval": fmt.Sprintf("%ds", s.Check.Interval),
-			"timeout": "5s", "http": "https://" + at + s.Check.Path, "method": "GET", "tls_skip_verify": true,
-			"disable_redirects": true, "output_max_size": 500,
+			"timeout": "5s",
+		}
+		if s.Check.Scheme == "tcp" {
+			check["tcp"] = at
+		} else {
+			check["http"], check["method"] = s.Check.Scheme+"://"+at+s.Check.Path, "GET"
+			check["tls_skip_verify"] = s.Check.Scheme == "https"
+			check["disable_redirects"], check["output_max_size"] = true, 500
 		}
 		all[i] = map[string]any{
 			"id": s.ID, "name": s.Name, "address": s.Address, "port": s.Port, "tags": append([]string{}, s.Tags...),

@@ -138,7 +138,7 @@ func (s *Service) tellOwnAgent(ctx context.Context, doc model.Stored, have direc
 			ID: ServiceDirector, Name: ServiceDirector, Address: self.Address, Port: self.Port, Tags: self.Tags,
 			Meta: meta,
 			Check: consulagent.Check{
-				Name: "ready, as the agent next to it sees it", Path: "/readyz", Interval: 5,
+				Name: "ready, as the agent next to it sees it", Scheme: "https", Path: "/readyz", Interval: 5,
 				Address: ready.Addr().String(), Port: int(ready.Port()),
 			},
 		}},

@@ -16,12 +16,12 @@ import (
 // The keys of the meta that says whose a node and an entry are. What runs in a cluster writes on the cluster's node,
 // too: it leaves entries alone that have no MetaCluster, and the director leaves alone what has no MetaWriter.
 const (
-	MetaOwner   = "kaas-owner"   // id of the director; of nodes and entries
-	MetaCluster = "kaas-cluster" // uid of the cluster; of its node
-	MetaWriter  = "kaas-writer"  // of the director's entries
-	MetaName    = "kaas-name"    // of the director's entries: name of the cluster
-	MetaKey     = "kaas-key"     // what the entry is for
-	MetaNode    = "kaas-node"    // name of the machine; of nodes with an agent, which registers them itself
+	MetaOwner   = director.ConsulMetaOwner   // of nodes and entries
+	MetaCluster = director.ConsulMetaCluster // of the cluster's node
+	MetaNode    = director.ConsulMetaNode
+	MetaWriter  = "kaas-writer" // of the director's entries
+	MetaName    = "kaas-name"   // of the director's entries: name of the cluster
+	MetaKey     = "kaas-key"    // what the entry is for
 
 	writer = "director"
 )

@@ -8,6 +8,8 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/consulagent"
+	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -171,6 +173,23 @@ func (e Env) SetConsulAgents(ctx context.Context, uid string, a *director.Consul
 		return err
 	}
 	return e.Secrets.SetSecret(ctx, uid, SecretConsulAgents, sealed)
+}
+
+// agentFiles returns what a machine is told of its agent of Consul at its first boot: no secret. The role consul_agent
+// finds the same there. A plan without facts, as those of a deletion are, has no agents.
+func (e Env) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error) {
+	if r.Plan == nil || len(r.Plan.Facts) == 0 {
+		return nil, nil
+	}
+	facts, err := e.facts.of(r.Plan)
+	if err != nil {
+		return nil, plan.Abort(err)
+	}
+	var files []cloudinit.File
+	for _, f := range consulagent.OnNode(facts, m) {
+		files = append(files, cloudinit.File{Path: f.Path, Content: f.Text})
+	}
+	return files, nil
 }
 
 // agentVars adds the secrets of the agents of Consul to the variables of a run.

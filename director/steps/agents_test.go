@@ -156,3 +156,55 @@ func (a *agentsOf) troubles(have director.ConsulAgents) {
 		a.Errorf("a Consul without ACLs: %+v", none)
 	}
 }
+
+// A VM finds the files of its agent at its first boot, of the plan's facts as they were frozen, and no secret.
+func TestAgentFilesAtBoot(t *testing.T) {
+	t.Parallel()
+	env := sshEnv(t)
+	p := localMachine("m1")
+	seed := func(f *step.Facts) string {
+		t.Helper()
+		r := plan.Run{Plan: &plan.Plan{Content: plan.Content{Format: plan.Plain}}}
+		if f != nil {
+			var err error
+			if r.Plan.Facts, err = json.Marshal(f); err != nil {
+				t.Fatal(err)
+			}
+		}
+		files, err := env.agentFiles(r, p.Machine)
+		if err != nil {
+			t.Fatal(err)
+		}
+		spec, err := vmSteps{env}.vmSpec(t.Context(), "c1", p, files...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(spec.Seed.UserData)
+	}
+	if err := env.SetConsulAgents(t.Context(), "c1", &director.ConsulAgents{
+		Consul: "dc1", Gossip: "a2V5", Tokens: map[string]director.AgentToken{p.Machine.Name: {Secret: "s3cret"}},
+	}); err != nil {
+		t.Fatal(err)
+	}
+	with := seed(&step.Facts{UID: "c1", Agents: &step.Agents{
+		Owner: "d1", Datacenter: "dc1", Domain: "consul", Join: []string{"10.0.0.11:8301"}, CA: "PEM\n",
+	}})
+	for _, want := range []string{
+		"/etc/consul.d/director-agent.json", "/etc/consul.d/director-services.json", "/etc/consul.d/director-ca.pem",
+		`"node_name": "kaas-demo-m1"`, `"10.0.0.11:8301"`, `"dns": 8600`,
+	} {
+		if !strings.Contains(with, want) {
+			t.Errorf("the seed has no %s:\n%s", want, with)
+		}
+	}
+	for _, secret := range []string{"s3cret", "a2V5", "/etc/consul.d/director.json"} {
+		if strings.Contains(with, secret) {
+			t.Errorf("the seed has %s", secret)
+		}
+	}
+	for what, text := range map[string]string{"no agents": seed(&step.Facts{UID: "c1"}), "no facts": seed(nil)} {
+		if strings.Contains(text, "consul") {
+			t.Errorf("a plan with %s has a seed with\n%s", what, text)
+		}
+	}
+}

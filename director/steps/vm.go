@@ -65,7 +65,11 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 			return err
 		}
 	}
-	spec, err := e.vmSpec(ctx, uid, p) // with the disks that it has taken
+	files, err := e.agentFiles(r, p.Machine)
+	if err != nil {
+		return err
+	}
+	spec, err := e.vmSpec(ctx, uid, p, files...) // with the disks that it has taken
 	if err != nil {
 		return err
 	}
@@ -175,7 +179,10 @@ func (e vmSteps) stillAnswers(ctx context.Context, m director.Machine) (bool, er
 	}
 }
 
-func (e vmSteps) vmSpec(ctx context.Context, uid string, p step.VMParams) (hypervisor.Spec, error) {
+// vmSpec is what the hypervisor makes of the machine, which finds the files at its first boot.
+func (e vmSteps) vmSpec(
+	ctx context.Context, uid string, p step.VMParams, files ...cloudinit.File,
+) (hypervisor.Spec, error) {
 	m := p.Machine
 	key, err := e.HostKey(ctx, m.ID)
 	if err != nil {
@@ -211,7 +218,7 @@ func (e vmSteps) vmSpec(ctx context.Context, uid string, p step.VMParams) (hyper
 	guest := cloudinit.Guest{
 		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: slices.Clone(p.SSHKeys), UserCA: &ca, HostKey: key,
 		NICs: spec.NICs, NTP: p.Network.NTP,
-		CleanUp: cloudinit.CleanUp{What: p.CleanUp.What, Paths: p.CleanUp.Paths},
+		CleanUp: cloudinit.CleanUp{What: p.CleanUp.What, Paths: p.CleanUp.Paths}, Files: files,
 	}
 	for _, a := range p.Hosts {
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})

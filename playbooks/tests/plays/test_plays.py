@@ -405,8 +405,10 @@ esac
             self.file(root + "/usr/bin/consul", "", 0o755)
 
         def verify():
-            with open(root + "/etc/consul.d/director.json", encoding="utf-8") as file:
-                config = json.load(file)
+            config = {}
+            for name in ("director-agent.json", "director.json"):
+                with open(root + "/etc/consul.d/" + name, encoding="utf-8") as file:
+                    config.update(json.load(file))
             self.assertEqual((config["acl"]["tokens"]["agent"], config["encrypt"], config["node_name"], config["bind_addr"]), ("s3cret", "key", "kaas-w1", "10.0.0.4"))
             self.assertEqual(config["node_meta"], {"kaas-owner": "d1", "kaas-cluster": "4f1c", "kaas-node": "w1"})
             with open(root + "/etc/consul.d/director-services.json", encoding="utf-8") as file:
@@ -417,7 +419,7 @@ esac
         more["consul_agents"] = ""
 
         def gone():
-            self.assertFalse(os.path.exists(root + "/etc/consul.d/director.json"))
+            self.assertEqual(os.listdir(root + "/etc/consul.d"), [])
             with open(self.world + "/node/w1/etc/kaas/firewall.nft", encoding="utf-8") as file:
                 self.assertNotIn("consul", file.read())
 
