@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -97,24 +98,30 @@ func (a *providerCommands) consulDiffCommand() *cobra.Command {
 		Args: exact("NAME"), ValidArgsFunction: a.complete(0, consulNames),
 		Long: "Show how a Consul differs from what is wanted there, and which nodes have no route to which services, " +
 			"as " +
-			"far as\nNetwork documents tell.",
+			"far as\nNetwork documents tell. It also names services with instances of several clusters, which is no " +
+			"difference.",
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			list, err := api.ConsulServices(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
+			shared := sharedServices(list)
 			list = slices.DeleteFunc(list, func(s wire.ConsulService) bool { return s.Drift == "" })
 			gaps, err := api.ConsulGaps(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			err = a.show(form, consulDiff{list, gaps.Items}, func() {
+			err = a.show(form, consulDiff{list, gaps.Items, shared}, func() {
 				if len(list) == 0 {
 					say(a.out, "Consul/%s has what is wanted.\n", args[0])
 				} else {
 					a.printServices(list)
 				}
 				a.printGaps(gaps)
+				for _, s := range shared {
+					say(a.out, "%s is one service with instances of the clusters %s\n", plain(s.Service),
+						strings.Join(s.Clusters, ", "))
+				}
 			})
 			if err == nil && exit && len(list)+len(gaps.Items) > 0 {
 				return differsError{}
@@ -129,8 +136,33 @@ func (a *providerCommands) consulDiffCommand() *cobra.Command {
 
 // consulDiff is what consul diff shows.
 type consulDiff struct {
-	Items []wire.ConsulService `json:"items"`
-	Gaps  []wire.ConsulGap     `json:"gaps"`
+	Items  []wire.ConsulService `json:"items"`
+	Gaps   []wire.ConsulGap     `json:"gaps"`
+	Shared []sharedService      `json:"shared"`
+}
+
+// sharedService is a service with instances of several clusters. That may be meant: it is no difference.
+type sharedService struct {
+	Service  string   `json:"service"`
+	Clusters []string `json:"clusters"`
+}
+
+// sharedServices returns the services that several clusters have registered, by name.
+func sharedServices(list []wire.ConsulService) []sharedService {
+	clusters := map[string][]string{}
+	for _, s := range list {
+		if s.Cluster != "" && s.Drift != "missing" && !slices.Contains(clusters[s.Service], s.Cluster) {
+			clusters[s.Service] = append(clusters[s.Service], s.Cluster)
+		}
+	}
+	out := []sharedService{}
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		if of := clusters[name]; len(of) > 1 {
+			slices.Sort(of)
+			out = append(out, sharedService{name, of})
+		}
+	}
+	return out
 }
 
 func (a *providerCommands) printGaps(g wire.ConsulGaps) {

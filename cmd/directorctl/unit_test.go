@@ -7,7 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 func TestEveryKindHasACode(t *testing.T) {
@@ -97,5 +100,20 @@ func TestLogLines(t *testing.T) {
 		if got := logLine([]byte(line)); got != want {
 			t.Errorf("%s\n got %q\nwant %q", line, got, want)
 		}
+	}
+}
+
+// Services of several clusters are named once each. The director's own, and what is not there, are of no cluster.
+func TestSharedServices(t *testing.T) {
+	t.Parallel()
+	of := func(cluster, service, drift string) wire.ConsulService {
+		return wire.ConsulService{Cluster: cluster, Service: service, Drift: drift}
+	}
+	got := sharedServices([]wire.ConsulService{
+		of("", "web", ""), of("b", "web", ""), of("b", "web", "surplus"), of("a", "web", ""), of("a", "db", ""),
+		of("b", "db", "missing"), of("c", "kaas-api-c", ""),
+	})
+	if diff := cmp.Diff([]sharedService{{"web", []string{"a", "b"}}}, got); diff != "" {
+		t.Error(diff)
 	}
 }

@@ -86,6 +86,9 @@ func (s *Service) Test(ctx context.Context, name string) ([]Finding, error) {
 	}
 	if len(well) > 0 {
 		t.ask(ctx, well[0])
+		if clusters := world.named(name); len(clusters) > 0 {
+			t.names(ctx, well[0], clusters)
+		}
 		s.testOwnAgent(ctx, t, well[0])
 	}
 	return t.found, ctx.Err()

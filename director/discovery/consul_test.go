@@ -303,6 +303,12 @@ func testTwoDirectors(t *testing.T, server *consultest.Server) {
 	if len(of) != 13 {
 		t.Fatalf("b has %v", of)
 	}
+	err := findings(t, a)["names of API servers"]
+	if err == nil || !strings.Contains(err.Error(), "12 instances") ||
+		!strings.Contains(err.Error(), "kaas-api-demo0 at 10.") ||
+		!strings.Contains(err.Error(), "on the node kaas-b0 of director-b") {
+		t.Errorf("the test of a Consul with clusters of the same names: %v", err)
+	}
 	for i := range 6 {
 		a.drop(fmt.Sprintf("a%d", i), fmt.Sprintf("demo%d", i))
 		a.well(t)
@@ -316,6 +322,9 @@ func testTwoDirectors(t *testing.T, server *consultest.Server) {
 	}
 	if got := a.entries(t, "director-a"); len(got) != 1 {
 		t.Errorf("a left %v", got)
+	}
+	if err, asked := findings(t, b)["names of API servers"]; err != nil || !asked {
+		t.Errorf("with names of its own: %v, asked %t", err, asked)
 	}
 }
 

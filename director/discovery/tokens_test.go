@@ -123,8 +123,8 @@ func testRightsOfASync(t *testing.T, server *consultest.Server) {
 	f := setup(t, server, "director-sync")
 	may, _ := server.Token(t, makerRules)
 	f.account.token = director.Secret(may)
-	f.cluster("s1", "demo", "dc1", 1)
-	f.cluster("s2", "other", "dc1", 1)
+	f.cluster("s1", "to-sync", "dc1", 1)
+	f.cluster("s2", "synced", "dc1", 1)
 	f.well(t)
 	token := f.syncing(t, "s1")
 	c := server.Client(t, token.Secret.Reveal())
@@ -185,7 +185,7 @@ func testRightsOfASync(t *testing.T, server *consultest.Server) {
 		t.Errorf("a sync that ended while Consul was away: %+v", s)
 	}
 	// The test of a Consul asks for the right as soon as a cluster needs it.
-	f.world.docs[model.Ref{Kind: model.KindCluster, Name: "other"}].Cluster.Discovery.Export.Ingress = true
+	f.world.docs[model.Ref{Kind: model.KindCluster, Name: "synced"}].Cluster.Discovery.Export.Ingress = true
 	found := findings(t, f)
 	if err, asked := found["right acl:write"]; !asked || err != nil {
 		t.Errorf("found %v", found)
