@@ -22,6 +22,9 @@ type Store interface {
 	Machines(ctx context.Context) ([]director.Machine, error)
 	// Members lists the machines that are nodes of their clusters, by name.
 	Members(ctx context.Context) ([]director.Member, error)
+	// EndedPlans returns when the last plan ended that has changed something on the nodes of each cluster, or
+	// of those named, by name.
+	EndedPlans(ctx context.Context, clusters ...string) (map[string]time.Time, error)
 	PutCertificates(ctx context.Context, sights []director.CertificateSight) error
 	KeepCertificates(ctx context.Context, nodes map[string][]string) error
 	Certificates(
@@ -72,6 +75,7 @@ type Inventory struct {
 	ticking sync.Mutex
 	looked  time.Time         // at everything, by Tick
 	members map[string]string // of each cluster, as Tick looked at them last, by uid
+	ended   map[string]time.Time
 }
 
 // NewInventory returns the inventory.
@@ -99,11 +103,16 @@ func (i *Inventory) List(
 const Every = 10 * time.Minute
 
 // Tick looks at everything when that is due, and otherwise at the clusters whose members are others than before, such
-// as new ones. Call it every few seconds; what failed is looked at again by the next call.
+// as new ones, and at those on which a plan has ended since. Call it every few seconds; what failed is looked at again
+// by the next call.
 func (i *Inventory) Tick(ctx context.Context) error {
 	i.ticking.Lock()
 	defer i.ticking.Unlock()
 	list, err := i.Store.Members(ctx)
+	if err != nil {
+		return err
+	}
+	ended, err := i.Store.EndedPlans(ctx) // before the look: what ends meanwhile is looked at by the next call
 	if err != nil {
 		return err
 	}
@@ -117,17 +126,17 @@ func (i *Inventory) Tick(ctx context.Context) error {
 		if err := i.Look(ctx, ""); err != nil {
 			return err
 		}
-		i.looked, i.members = now, members
+		i.looked, i.members, i.ended = now, members, ended
 		return nil
 	}
 	for uid, name := range names {
-		if i.members[uid] == members[uid] {
+		if i.members[uid] == members[uid] && !ended[name].After(i.ended[name]) {
 			continue
 		}
 		if err := i.Look(ctx, name); err != nil {
 			return err
 		}
-		i.members[uid] = members[uid]
+		i.members[uid], i.ended[name] = members[uid], ended[name]
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,7 +37,12 @@ func noneOwn(context.Context) ([]certificates.Own, error) { return nil, nil }
 // machines is a real store, with machines that no plan has made.
 type machines struct {
 	*store.Store
-	list []director.Machine
+	list  []director.Machine
+	ended map[string]time.Time
+}
+
+func (m machines) EndedPlans(context.Context, ...string) (map[string]time.Time, error) {
+	return maps.Collect(maps.All(m.ended)), nil
 }
 
 func (m machines) Machines(context.Context) ([]director.Machine, error) { return m.list, nil }
@@ -123,9 +129,11 @@ func TestInventory(t *testing.T) {
 	}
 	i := certificates.NewInventory(certificates.Config{
 		Serving: pki.Serving,
-		Store:   machines{db, []director.Machine{machine("m1", director.RoleMaster), machine("w1", director.RoleWorker)}},
-		PKI:     func(context.Context, string) (pki.ClusterPKI, error) { return p, nil },
-		Read:    nodes.read,
+		Store: machines{
+			Store: db, list: []director.Machine{machine("m1", director.RoleMaster), machine("w1", director.RoleWorker)},
+		},
+		PKI:  func(context.Context, string) (pki.ClusterPKI, error) { return p, nil },
+		Read: nodes.read,
 		Connect: func(context.Context, string, string, string) (certificates.Holder, error) {
 			return held{p.FrontProxyCA.Cert}, nil
 		},
@@ -162,7 +170,7 @@ func TestInventory(t *testing.T) {
 	}
 }
 
-// Tick looks at a new node at once, and at nothing twice before its time.
+// Tick looks at a new node at once, and at a cluster whose plan has ended, and at nothing twice before its time.
 func TestTick(t *testing.T) {
 	t.Parallel()
 	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "director.db"), slog.New(slog.DiscardHandler))
@@ -215,8 +223,13 @@ func TestTick(t *testing.T) {
 	tick("nothing new")
 	list.list = []director.Machine{node("w2"), node("w1")}
 	tick("one more node", "w1", "w2")
+	list.ended = map[string]time.Time{"demo": now, "other": now}
+	tick("a plan has ended, such as a rotation", "w1", "w2")
+	tick("nothing new since the plan")
 	now = now.Add(certificates.Every)
 	tick("it is time", "w1", "w2")
+	list.ended["demo"] = now.Add(time.Second)
+	tick("another plan has ended", "w1", "w2")
 	list.list = nil
 	tick("the cluster is gone")
 }

@@ -120,6 +120,10 @@ func (s *Service) lookAtCertificates(ctx context.Context, w planner.World, v *Vi
 			kubelets = c.KubeletClientEnd
 		}
 	}
+	ended, err := s.Store.EndedPlans(ctx, w.Cluster.Metadata.Name)
+	if err != nil {
+		s.Log.WarnContext(ctx, "no plans", "cluster", w.Cluster.Metadata.Name, "err", err)
+	}
 	now := s.instant()
 	machines := map[string]director.Machine{}
 	for _, m := range w.Machines {
@@ -139,7 +143,7 @@ func (s *Service) lookAtCertificates(ctx context.Context, w planner.World, v *Vi
 			ask = nil
 		}
 		for _, l := range s.looks(m, authorities, client, ask) {
-			if s.certs.due(l.key, now) {
+			if s.certs.due(l.key, now, ended[w.Cluster.Metadata.Name]) {
 				due = append(due, l)
 			}
 		}
@@ -178,15 +182,16 @@ func (c *certificates) look(ctx context.Context, due []certLook, now time.Time) 
 	all.Wait()
 }
 
-// due reports whether the certificate is to be looked at.
-func (c *certificates) due(k certKey, now time.Time) bool {
+// due reports whether the certificate is to be looked at. A look of before a plan of the cluster ended counts no more:
+// the plan may have renewed the certificate.
+func (c *certificates) due(k certKey, now, ended time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if at, silent := c.silent[k]; silent && now.Before(at.Add(certSilent)) {
+	if at, silent := c.silent[k]; silent && now.Before(at.Add(certSilent)) && !at.Before(ended) {
 		return false
 	}
 	got, known := c.known[k]
-	return !known || !fresh(got, now)
+	return !known || !fresh(got, now) || got.Seen.Before(ended)
 }
 
 // of returns what is known of the machine's certificates, the soonest end first.

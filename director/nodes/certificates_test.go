@@ -76,8 +76,15 @@ func TestCertificatesAreRemembered(t *testing.T) {
 		t.Fatal(diff)
 	}
 	server, soon := certKey{"m1", certAPI}, later.Add(time.Minute)
-	if c.due(server, soon) || !c.due(server, later.Add(certSilent)) || !c.due(certKey{"m2", certAPI}, soon) {
+	var never time.Time
+	if c.due(server, soon, never) || !c.due(server, later.Add(certSilent), never) ||
+		!c.due(certKey{"m2", certAPI}, soon, never) {
 		t.Error("what did not answer is asked again at the wrong time")
+	}
+	etcd := certKey{"m1", certEtcd}
+	if !c.due(server, soon, later.Add(time.Second)) || !c.due(etcd, soon, later.Add(time.Second)) ||
+		c.due(server, soon, later) || c.due(etcd, soon, now) {
+		t.Error("what was seen before a plan ended counts, or what was seen after it does not")
 	}
 	if len(c.of("m2")) != 0 {
 		t.Error("another machine has them too")

@@ -63,6 +63,43 @@ func walk(t *testing.T, s *Store, f PlanQuery, p director.Page) string {
 	}
 }
 
+// Of each cluster the last plan counts that was started, has ended, and changes nodes.
+func TestEndedPlans(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		addPlans(t, s) // none of which was started
+		for i, p := range []struct {
+			cluster   string
+			operation plan.Operation
+			end       plan.EventKind
+		}{
+			{"c0", plan.ClusterRotateCerts, plan.PlanDone}, {"c0", plan.ClusterScale, plan.PlanFailed},
+			{"c0", plan.ClusterBackup, plan.PlanDone}, {"c1", plan.ClusterScale, ""}, {"c2", plan.ClusterDrill, plan.PlanDone},
+		} {
+			made := plan.Plan{ID: fmt.Sprintf("e%d", i), CreatedAt: time.Unix(300, 0), Content: plan.Content{
+				Operation: p.operation, Cluster: p.cluster, Steps: []plan.Step{{ID: "a"}},
+			}}
+			if err := update(t, s, func(tx *Tx) error {
+				if err := tx.AddPlan(made); err != nil {
+					return err
+				}
+				st := plan.NewState(&made)
+				err := tx.Append(&st, plan.Event{Plan: made.ID, Kind: plan.PlanStarted, At: time.Unix(300, 0)})
+				if err != nil || p.end == "" {
+					return err
+				}
+				return tx.Append(&st, plan.Event{Plan: made.ID, Kind: p.end, At: time.Unix(int64(400+i), 0)})
+			}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		got, err := s.EndedPlans(t.Context())
+		if diff := cmp.Diff(map[string]time.Time{"c0": time.Unix(401, 0).UTC()}, got); diff != "" || err != nil {
+			t.Errorf("%v (-want +got):\n%s", err, diff)
+		}
+	})
+}
+
 func TestPlanPage(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()

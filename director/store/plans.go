@@ -7,6 +7,7 @@ import (
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"gorm.io/gorm"
 	"gorm.io/gorm/clause"
@@ -261,6 +262,27 @@ func (s *planStore) Plans(ctx context.Context, f PlanFilter) ([]string, error) {
 // Holder returns the id of the plan that holds the cluster, and "" if none does. A drill does not hold it.
 func (s *planStore) Holder(ctx context.Context, cluster string) (string, error) {
 	return s.active(ctx, cluster, LaneNodes)
+}
+
+// EndedPlans returns when the last plan ended of each cluster, or of those named, by name. Drills and backups, which leave the nodes as
+// they are, do not count, nor does a plan that was never started.
+func (s *planStore) EndedPlans(ctx context.Context, clusters ...string) (map[string]time.Time, error) {
+	var rows []planRow
+	q := s.read.WithContext(ctx).Model(&planRow{}).Select("cluster, MAX(finished_at) AS finished_at").
+		Where("started_at > 0 AND finished_at > 0 AND operation NOT IN ?", []string{
+			string(plan.ClusterBackup), string(plan.ClusterDrill),
+		})
+	if len(clusters) > 0 {
+		q = q.Where("cluster IN ?", clusters)
+	}
+	if err := q.Group("cluster").Find(&rows).Error; err != nil {
+		return nil, dbError("store.plans", "plans", err)
+	}
+	ended := make(map[string]time.Time, len(rows))
+	for _, r := range rows {
+		ended[r.Cluster] = instant(r.FinishedAt)
+	}
+	return ended, nil
 }
 
 // Drilling returns the id of the restore drill of the cluster that is active, and "" if none is.
