@@ -125,6 +125,14 @@ func TestBadRequests(t *testing.T) {
 		{"too much", "POST", "/apply", big, nil, 413, "invalid", ""},
 		{"too much JSON", "POST", "/login", `{"user":"` + strings.Repeat("y", 100<<10) + `"}`, nil, 413, "invalid", ""},
 		{
+			"1 MB of reasons", "POST", "/hook-deliveries/d1/answer",
+			`{"decision":"continue","reason":"` + strings.Repeat("y", 1<<20) + `"}`, nil, 413, "invalid", "",
+		},
+		{
+			"a long reason", "POST", "/hook-deliveries/d1/answer",
+			`{"decision":"continue","reason":"` + strings.Repeat("y", 1001) + `"}`, nil, 422, "invalid", "body.reason",
+		},
+		{
 			"unknown field of a model", "POST", "/apply?source=c.yaml", strings.Replace(cluster, "image:", "imag:", 1),
 			nil, 422, "invalid", "c.yaml:4: spec.imag",
 		},

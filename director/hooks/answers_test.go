@@ -1,7 +1,9 @@
 package hooks_test
 
 import (
+	"fmt"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +80,41 @@ func TestAnAnswerFromAnother(t *testing.T) {
 	_, err = l.hooks.Answer(t.Context(), "other-service", id, director.HookContinues, "")
 	if director.KindOf(err) != director.KindForbidden {
 		t.Errorf("the same answer from another: %v", err)
+	}
+}
+
+// Of answers that contradict each other and come at once, one counts: who says the same is told so, and the others are
+// told whose it is. The plan follows that one.
+func TestAnswersThatContradictEachOther(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	l.hook("h", webhooktest.JSON(202, ""), nil)
+	l.begin("p1", asks("h", nil))
+	id := l.accepted("p1")
+	const each = 8
+	var said sync.WaitGroup
+	errs := map[director.HookDecision][]error{
+		director.HookContinues: make([]error, each), director.HookRefuses: make([]error, each),
+	}
+	for decision, of := range errs {
+		for i := range of {
+			said.Go(func() {
+				_, of[i] = l.hooks.Answer(t.Context(), fmt.Sprintf("%s-%d", decision, i), id, decision, "")
+			})
+		}
+	}
+	said.Wait()
+	won := l.deliveries("p1")[0].Decision
+	l.ends("p1", map[director.HookDecision]plan.Status{
+		director.HookContinues: plan.StatusDone, director.HookRefuses: plan.StatusParked,
+	}[won])
+	for decision, of := range errs {
+		for _, err := range of {
+			if decision == won && err != nil || decision != won && (director.KindOf(err) != director.KindConflict ||
+				!strings.Contains(err.Error(), "was answered already by "+string(won))) {
+				t.Errorf("%s counts, and %s: %v", won, decision, err)
+			}
+		}
 	}
 }
 
