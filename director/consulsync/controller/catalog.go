@@ -29,6 +29,7 @@ const (
 // catalog is the part of Consul that belongs to the cluster.
 type catalog struct {
 	client   *api.Client
+	lists    *lists
 	identity consulsync.Identity
 	blocking time.Duration // how long a query waits for a change
 }
@@ -63,42 +64,41 @@ func (c *catalog) read(ctx context.Context) (held, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
 	name := c.identity.Node()
-	list, meta, err := c.client.Catalog().NodeServiceList(name, consistent(ctx))
+	var h held
+	has, meta, err := c.lists.services(ctx, name, func(e entry) {
+		slices.Sort(e.Tags)
+		h.entries = append(h.entries, consulsync.Actual{
+			Entry: consulsync.Entry{
+				ID: e.ID, Name: e.Service, Address: e.Address, Port: e.Port, Tags: e.Tags, Meta: e.Meta,
+			},
+			Index: e.ModifyIndex,
+		})
+	})
 	if err != nil {
 		return held{}, failed("read the entries", err)
 	}
 	if err := complete(meta, "node "+name); err != nil {
 		return held{}, err
 	}
-	if list == nil || list.Node == nil {
+	if has == nil {
 		// There is no node, or the token may not see it: then it may not write it either, and nothing is deleted.
 		return held{}, nil
 	}
-	checks, meta, err := c.client.Health().Node(name, consistent(ctx))
+	h.node = c.identity.Owns(has.Meta) && has.Address == nodeAddress
+	passes := make(map[string]bool, len(h.entries)) // of the services that have their check
+	meta, err = c.lists.checks(ctx, name, func(k check) {
+		if k.CheckID == k.ServiceID {
+			passes[k.ServiceID] = k.Status == api.HealthPassing
+		}
+	})
 	if err != nil {
 		return held{}, failed("read the checks", err)
 	}
 	if err := complete(meta, "the checks of "+name); err != nil {
 		return held{}, err
 	}
-	status := make(map[string]string, len(checks))
-	for _, k := range checks {
-		if k.CheckID == k.ServiceID {
-			status[k.ServiceID] = k.Status
-		}
-	}
-	h := held{node: c.identity.Owns(list.Node.Meta) && list.Node.Address == nodeAddress}
-	h.entries = make([]consulsync.Actual, 0, len(list.Services))
-	for _, s := range list.Services {
-		state, checked := status[s.ID]
-		slices.Sort(s.Tags)
-		h.entries = append(h.entries, consulsync.Actual{
-			Entry: consulsync.Entry{
-				ID: s.ID, Name: s.Service, Address: s.Address, Port: s.Port, Tags: s.Tags, Meta: s.Meta,
-				Passing: state == api.HealthPassing,
-			},
-			Checked: checked, Index: s.ModifyIndex,
-		})
+	for i, e := range h.entries {
+		h.entries[i].Passing, h.entries[i].Checked = passes[e.ID]
 	}
 	return h, nil
 }

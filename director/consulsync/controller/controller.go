@@ -72,15 +72,16 @@ func New(o Options) (*Controller, error) {
 	if err != nil {
 		return nil, director.Errorf(director.KindInvalid, "consulsync.new", "the client of Kubernetes: %w", err)
 	}
-	consul, err := newClient(o.Config.Consul)
+	consul, long, err := newClient(o.Config.Consul)
 	if err != nil {
 		return nil, err
 	}
 	identity := consulsync.Identity{Owner: o.Config.Owner, Cluster: o.Config.Cluster}
 	return &Controller{
 		opt: o, identity: identity, client: client,
-		catalog: &catalog{client: consul, identity: identity, blocking: blocking}, metrics: newMetrics(o.Version),
-		wake: make(chan struct{}, 1),
+		catalog: &catalog{client: consul, lists: long, identity: identity, blocking: blocking},
+		metrics: newMetrics(o.Version),
+		wake:    make(chan struct{}, 1),
 	}, nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -453,7 +454,7 @@ func (s *syncer) start(t *testing.T) *replica {
 	r := &replica{url: "http://" + listen, log: &bytes.Buffer{}, done: make(chan error, 1)}
 	r.cmd = exec.Command(must[string](t)(program()), "-config", file)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
-	r.cmd.Env = []string{"CONSUL_HTTP_TOKEN=wrong", "CONSUL_HTTP_ADDR=192.0.2.1:1", "GOMEMLIMIT=80MiB"}
+	r.cmd.Env = []string{"CONSUL_HTTP_TOKEN=wrong", "CONSUL_HTTP_ADDR=192.0.2.1:1", "GOMEMLIMIT=" + memoryLimit(t)}
 	r.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := r.cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -469,6 +470,18 @@ func (s *syncer) start(t *testing.T) *replica {
 		}
 	})
 	return r
+}
+
+// memoryLimit is the one that the role consul_sync gives the program in a cluster.
+func memoryLimit(t *testing.T) string {
+	t.Helper()
+	const template = "../../../playbooks/roles/consul_sync/templates/consul-sync.yaml.j2"
+	text := must[[]byte](t)(os.ReadFile(template))
+	found := regexp.MustCompile(`name: GOMEMLIMIT\s+value: (\S+)`).FindSubmatch(text)
+	if found == nil {
+		t.Fatalf("%s sets no GOMEMLIMIT", template)
+	}
+	return string(found[1])
 }
 
 func (r *replica) kill() {

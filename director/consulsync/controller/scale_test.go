@@ -73,7 +73,8 @@ func TestScale(t *testing.T) {
 	t.Logf("%d changes during an outage: in step %s after Consul is back", 2*half, time.Since(started).Round(100*time.Millisecond))
 
 	peak := memory(t, r, "VmHWM:")
-	t.Logf("memory: %d MB now, %d MB at most", memory(t, r, "VmRSS:")>>10, peak>>10)
+	t.Logf("memory: %d MB now, %d MB of it the program's file; %d MB at most", memory(t, r, "VmRSS:")>>10,
+		memory(t, r, "RssFile:")>>10, peak>>10)
 	if peak > memoryBar {
 		t.Errorf("it took %d kB of memory, more than %d", peak, memoryBar)
 	}

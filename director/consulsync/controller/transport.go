@@ -31,25 +31,26 @@ const (
 	tokenRetry = time.Second // how long a token is used before its file is read again
 )
 
-// newClient returns a client of Consul that uses the first address which answers, follows no redirects, takes nothing
-// from the environment but its own fields and reads its token and certificate again when they change.
-func newClient(cfg consulsync.Consul) (*api.Client, error) {
+// newClient returns a client of Consul, and what reads long lists of it. Both use the first address that answers, follow
+// no redirects, take nothing from the environment but their own fields, and read the token and the certificate again
+// when they change.
+func newClient(cfg consulsync.Consul) (*api.Client, *lists, error) {
 	const op = "consulsync.consul"
 	hosts := make([]string, 0, len(cfg.Addresses))
 	var scheme string
 	for _, a := range cfg.Addresses {
 		u, err := url.Parse(a)
 		if err != nil {
-			return nil, director.Errorf(director.KindInvalid, op, "%w", err)
+			return nil, nil, director.Errorf(director.KindInvalid, op, "%w", err)
 		}
 		hosts, scheme = append(hosts, u.Host), u.Scheme
 	}
 	tlsConfig, err := clientTLS(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if _, err := (&tokenFile{path: cfg.TokenFile}).read(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	d := &dialer{hosts: hosts}
 	transport := &http.Transport{
@@ -64,20 +65,19 @@ func newClient(cfg consulsync.Consul) (*api.Client, error) {
 		transport.ForceAttemptHTTP2 = true
 		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialLimit}
 	}
-	c := api.Config{
-		Address: hosts[0], Scheme: scheme, Datacenter: cfg.Datacenter,
-		HttpClient: &http.Client{
-			Transport: &guarded{next: transport, token: &tokenFile{path: cfg.TokenFile}},
-			CheckRedirect: func(*http.Request, []*http.Request) error {
-				return errors.New("consul answered with a redirect")
-			},
+	asks := &http.Client{
+		Transport: &guarded{next: transport, token: &tokenFile{path: cfg.TokenFile}},
+		CheckRedirect: func(*http.Request, []*http.Request) error {
+			return errors.New("consul answered with a redirect")
 		},
 	}
-	client, err := api.NewClient(&c)
+	client, err := api.NewClient(&api.Config{
+		Address: hosts[0], Scheme: scheme, Datacenter: cfg.Datacenter, HttpClient: asks,
+	})
 	if err != nil {
-		return nil, director.Errorf(director.KindInvalid, op, "the client of Consul: %w", err)
+		return nil, nil, director.Errorf(director.KindInvalid, op, "the client of Consul: %w", err)
 	}
-	return client, nil
+	return client, &lists{asks, scheme + "://" + hosts[0], cfg.Datacenter}, nil
 }
 
 func clientTLS(cfg consulsync.Consul) (*tls.Config, error) {
