@@ -45,7 +45,7 @@ func (t *tester) names(ctx context.Context, h host, clusters []Cluster) {
 		).WithHint("who looks such a name up may get another API server: remove these instances, or give one of the " +
 			"clusters another name")
 	}
-	t.add("", what, "nobody else uses them", err)
+	t.add("", what, "no one else registers them", err)
 }
 
 // named returns the clusters whose documents name the Consul.
