@@ -123,18 +123,22 @@ func (s *Snapshot) of(kind model.Kind) []model.Stored {
 	return out
 }
 
-// readLost reads which hosts of the provider were declared lost, and keeps what VMs that were given up may still have
-// from everybody else.
-func (s *Snapshot) readLost(ctx context.Context) error {
-	provider := s.Cluster.Cluster.Provider
-	lost, err := s.r.c.Store.LostHosts(ctx, provider)
-	if err != nil {
-		return err
-	}
+// readLostHosts reads which hosts of the provider were declared lost.
+func (s *Snapshot) readLostHosts(ctx context.Context) error {
+	lost, err := s.r.c.Store.LostHosts(ctx, s.Cluster.Cluster.Provider)
 	for _, h := range lost {
 		s.lose(h.Host)
 	}
-	given, err := s.r.c.Store.LostMachines(ctx, provider)
+	return err
+}
+
+// readLost reads which hosts of the provider were declared lost, and keeps what VMs that were given up may still have
+// from everybody else.
+func (s *Snapshot) readLost(ctx context.Context) error {
+	if err := s.readLostHosts(ctx); err != nil {
+		return err
+	}
+	given, err := s.r.c.Store.LostMachines(ctx, s.Cluster.Cluster.Provider)
 	if err != nil {
 		return err
 	}

@@ -127,19 +127,17 @@ func (s *Snapshot) readBundle(context.Context) (err error) {
 	return err
 }
 
-// Members is the world for who looks at the cluster's nodes and plans nothing: without neighbours, kept disks, MAC
-// addresses and times of steps. Every cluster is looked at once a minute, and what this reads does not grow with the
-// others.
+// Members is the world for who looks at the cluster's nodes and plans nothing: the documents of the cluster, its
+// provider, its image and its release, its living machines, and which hosts are lost. Every cluster is looked at once a
+// minute, so this opens no bundle, and what it reads does not grow with the other clusters: an index leads to the living
+// machines, while those that were deleted are found by going through all rows.
 func (r *Reader) Members(ctx context.Context, cluster string) (planner.World, error) {
 	s := r.empty()
-	s.MACs = map[string]bool{}
 	err := s.readAll(
-		ctx, s.readCluster(cluster, nil), s.readDocuments, func(ctx context.Context) (err error) {
-			own := store.MachineFilter{ClusterUID: s.Cluster.UID, Tombstones: true}
-			s.Machines, err = s.r.c.Store.Machines(ctx, own)
-			s.Rows = s.Machines
+		ctx, s.readCluster(cluster, nil), s.readNamed, func(ctx context.Context) (err error) {
+			s.Machines, err = s.r.c.Store.Machines(ctx, store.MachineFilter{ClusterUID: s.Cluster.UID})
 			return err
-		}, s.readLost, s.readInstalled, s.readFormers, s.readBundle,
+		}, s.readLostHosts, s.readInstalled,
 	)
 	return s.World, err
 }
@@ -193,6 +191,21 @@ func (s *Snapshot) readDocuments(ctx context.Context) error {
 			s.Hooks = append(s.Hooks, h)
 		}
 	}
+	if err := s.readNamed(ctx); err != nil {
+		return err
+	}
+	c := s.Cluster.Cluster
+	if s.Network, err = s.document(ctx, model.Ref{Kind: model.KindNetwork, Name: c.Network}); err != nil {
+		return err
+	}
+	if name := c.Discovery.Consul; name != "" {
+		s.Consul, err = s.document(ctx, model.Ref{Kind: model.KindConsul, Name: name})
+	}
+	return err
+}
+
+// readNamed reads the provider, the image and the release that the cluster's document names.
+func (s *Snapshot) readNamed(ctx context.Context) error {
 	c := s.Cluster.Cluster
 	for _, d := range []struct {
 		into *model.Stored
@@ -200,7 +213,6 @@ func (s *Snapshot) readDocuments(ctx context.Context) error {
 		name string
 	}{
 		{&s.Provider, model.KindProvider, c.Provider},
-		{&s.Network, model.KindNetwork, c.Network},
 		{&s.Image, model.KindImage, c.Image},
 		{&s.Release, model.KindRelease, c.Release},
 	} {
@@ -209,10 +221,7 @@ func (s *Snapshot) readDocuments(ctx context.Context) error {
 			return err
 		}
 	}
-	if name := c.Discovery.Consul; name != "" {
-		s.Consul, err = s.document(ctx, model.Ref{Kind: model.KindConsul, Name: name})
-	}
-	return err
+	return nil
 }
 
 // readMachines reads the rows of the cluster and its provider, and the provider's kept disks.
