@@ -90,7 +90,7 @@ test/restore: build ## Three masters, all destroyed, and restored on new VMs fro
 	test/e2e/e2e.sh restore
 
 .PHONY: bench/kubeadm
-bench/kubeadm: build ## How long a cluster takes, and how long kubeadm by hand takes on the same nodes
+bench/kubeadm: build ## How long a cluster takes, and how long kubeadm by hand takes on nodes like its own
 	test/e2e/e2e.sh kubeadm
 
 .PHONY: test/kill

@@ -14,7 +14,7 @@
 #                     and nothing left in the end
 #   e2e.sh restore    three masters (KAAS_E2E_MASTERS): the director is lost twice in one plan and restored from its bundles on other machines; all masters are destroyed,
 #                     and the cluster is restored on new ones from a backup in a bucket
-#   e2e.sh kubeadm    a cluster, and then the same made again with kubeadm by hand on the same nodes: how long both took
+#   e2e.sh kubeadm    a cluster, the same with kubeadm by hand on fresh nodes, and the first again: how long each took
 #
 # The first runs on VMs everywhere. The others do where there is KVM: emulated nodes take them hours, or never come up. Elsewhere libvirt's guests are containers with the
 # same disks and adapters (test/lab/README.md). LAB_GUESTS=vm has VMs all the same, and LAB_GUESTS=container has containers.
