@@ -114,7 +114,8 @@ func (s *Service) lookAtCertificates(ctx context.Context, w planner.World, v *Vi
 		s.Log.WarnContext(ctx, "no certificate for etcd", "cluster", w.Cluster.Metadata.Name, "err", err)
 	}
 	var kubelets func(context.Context, string) (time.Time, error)
-	if inst, ok, err := s.Store.Installed(ctx, w.Cluster.Metadata.Name); err == nil && ok && v.Unseen == "" {
+	if v.Unseen == "" {
+		inst := installed(w)
 		if c, err := s.Clusters.Cluster(ctx, inst.UID, inst.Name, inst.Endpoint); err == nil {
 			defer c.Close()
 			kubelets = c.KubeletClientEnd

@@ -169,7 +169,7 @@ func (s *Service) nodesOf(ctx context.Context, w planner.World, ask asking) (Vie
 	nodes := map[string]kube.Node{}
 	if w.Installed == nil {
 		v.Unseen = "cluster " + cluster + " is not installed"
-	} else if seen, err := s.lookAt(ctx, cluster); err != nil {
+	} else if seen, err := s.Worlds.Nodes(ctx, installed(w)); err != nil {
 		if ctx.Err() != nil {
 			return v, ctx.Err()
 		}
@@ -278,12 +278,9 @@ func problemOf(m director.Machine, n Node, joined, asked, busy bool) (string, pl
 	return "", ""
 }
 
-func (s *Service) lookAt(ctx context.Context, cluster string) ([]kube.Node, error) {
-	inst, _, err := s.Store.Installed(ctx, cluster)
-	if err != nil {
-		return nil, err
-	}
-	return s.Worlds.Nodes(ctx, inst)
+// installed is what connects to the world's cluster, which is installed.
+func installed(w planner.World) store.Installed {
+	return store.Installed{UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Endpoint: w.Installed.Endpoint}
 }
 
 // powerIn returns the power state of each VM by machine id, as the hypervisor says.

@@ -99,6 +99,7 @@ type Bundle struct {
 type Installed struct {
 	Generation int64
 	Cluster    model.Cluster
+	Endpoint   string // host:port of the Kubernetes API
 }
 
 func (w World) refs() []plan.ModelRef {

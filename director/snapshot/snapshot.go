@@ -272,7 +272,9 @@ func (s *Snapshot) readInstalled(ctx context.Context) error {
 	}
 	s.installed = &inst
 	if inst.UID == s.Cluster.UID {
-		s.Installed = &planner.Installed{Generation: inst.Generation, Cluster: *inst.Document.Cluster}
+		s.Installed = &planner.Installed{
+			Generation: inst.Generation, Cluster: *inst.Document.Cluster, Endpoint: inst.Endpoint,
+		}
 	}
 	return nil
 }
