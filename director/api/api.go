@@ -313,8 +313,13 @@ const (
 	cookie = "cookie"
 )
 
-// patientOperations look at clusters or at the whole trail while their caller waits.
-var patientOperations = []string{"make-plan", "check-cluster", "preview", "verify-audit", "verify-certificates"}
+// patientOperations ask what may be slow, or read all of something, while their caller waits: hypervisors, clusters,
+// other servers, the whole trail, a backup, a bundle.
+var patientOperations = []string{
+	"make-plan", "check-cluster", "preview", "verify-audit", "verify-certificates", "test-provider", "get-capacity",
+	"list-vms", "audit-vms", "list-disks", "test-identity-provider", "test-consul", "test-certificate-authority",
+	"verify-backup", "reread-backup-target", "verify-release",
+}
 
 // operation registers a typed operation. action "" leaves it open to all. kind says what the action is about; the name
 // of the object is in the path. Who may not is refused before the request is looked at.

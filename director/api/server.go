@@ -16,7 +16,7 @@ const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = 60 * time.Second
 	writeTimeout  = 60 * time.Second
-	// planTimeout is for the look ahead of a plan: it reads an image and a bundle to their ends. These are gigabytes
+	// planTimeout is for patientOperations. The look ahead of a plan reads an image and a bundle to their ends: gigabytes
 	// that may be on a slow disk.
 	planTimeout = 10 * time.Minute
 	idleTimeout = 2 * time.Minute

@@ -25,7 +25,7 @@ type SimHost struct {
 
 // SimVerb is how the calls of one verb go.
 type SimVerb struct {
-	Verb    string   `json:"verb" doc:"Which calls." enum:"ensure,get,list,set_power,delete,ensure_image,delete_image,ensure_network,delete_network,capacity,list_volumes,delete_volume,console_tail,adopt" required:"true"`
+	Verb    string   `json:"verb" doc:"Which calls." enum:"ensure,get,list,set_power,delete,ensure_image,delete_image,ensure_network,delete_network,capacity,list_volumes,delete_volume,console_tail,adopt,discover" required:"true"`
 	Latency Duration `json:"latency,omitempty" doc:"How long a call takes. Half of it passes after the act, so that a director that dies meanwhile finds it done." max:"1h"`
 	Jitter  Duration `json:"jitter,omitempty" doc:"Up to so much longer." max:"1h"`
 	Faults  int      `json:"faults,omitempty" doc:"Per cent of the calls that fail as if the hypervisor did not answer: before, in the middle of, or after the act." min:"0" max:"100"`

@@ -5,6 +5,9 @@ import (
 	"maps"
 	"net/netip"
 	"slices"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/capacity"
@@ -44,16 +47,17 @@ type Capacity struct {
 	store    *store.Store
 	backends Backends
 	director string // id, in the stamps of its VMs
+	patience time.Duration
 }
 
 // NewCapacity returns the service. director is the id in the stamps of the director's VMs.
 func NewCapacity(s *store.Store, b Backends, director string) *Capacity {
-	return &Capacity{s, b, director}
+	return &Capacity{s, b, director, DiscoveryPatience}
 }
 
 // Capacity tells of the named providers, or of all, what their hosts have left and how many VMs of the sizes still fit:
 // of the size that is asked for, or of the pools of the cluster on its provider, with its quota and its network's
-// addresses.
+// addresses. A provider that hangs holds up no other.
 func (c *Capacity) Capacity(ctx context.Context, q CapacityQuery) ([]CapacityView, error) {
 	var cluster *model.Stored
 	if q.Cluster != "" {
@@ -68,13 +72,18 @@ func (c *Capacity) Capacity(ctx context.Context, q CapacityQuery) ([]CapacityVie
 		return nil, err
 	}
 	out := make([]CapacityView, len(names))
+	var asking errgroup.Group
+	asking.SetLimit(providersAtOnce)
 	for i, name := range names {
-		if out[i], err = c.of(ctx, name, q.Size, cluster); err != nil {
-			return nil, err
-		}
+		asking.Go(func() (err error) {
+			out[i], err = c.of(ctx, name, q.Size, cluster)
+			return err
+		})
 	}
-	return out, nil
+	return out, asking.Wait()
 }
+
+const providersAtOnce = 16
 
 func (c *Capacity) of(
 	ctx context.Context, name string, size model.VMSize, cluster *model.Stored,
@@ -137,6 +146,7 @@ func (c *Capacity) of(
 
 // hosts asks the provider what its hosts have, and applies the policy.
 func (c *Capacity) hosts(ctx context.Context, provider string, policy model.Overcommit) ([]capacity.Host, error) {
+	const op = "providers.capacity"
 	b, err := c.backends.Backend(ctx, provider)
 	if err != nil {
 		return nil, err
@@ -144,13 +154,15 @@ func (c *Capacity) hosts(ctx context.Context, provider string, policy model.Over
 	teller, ok := hypervisor.Capability[hypervisor.Capacity](b)
 	if !ok {
 		return nil, director.Errorf(
-			director.KindInvalid, "providers.capacity", "provider %s does not tell what its hosts have", provider,
+			director.KindInvalid, op, "provider %s does not tell what its hosts have", provider,
 		)
 	}
-	vms, err := b.List(ctx, hypervisor.Filter{Director: c.director, Strangers: true})
+	soon, cancel := context.WithTimeout(ctx, c.patience)
+	defer cancel()
+	vms, err := b.List(soon, hypervisor.Filter{Director: c.director, Strangers: true})
 	if err != nil {
-		return nil, err
+		return nil, hypervisor.Late(ctx, soon, op, provider, c.patience, err)
 	}
-	rows, err := teller.Capacity(ctx)
-	return capacity.Hosts(rows, vms, policy), err
+	rows, err := teller.Capacity(soon)
+	return capacity.Hosts(rows, vms, policy), hypervisor.Late(ctx, soon, op, provider, c.patience, err)
 }

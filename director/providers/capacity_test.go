@@ -1,13 +1,16 @@
 package providers
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/capacity"
+	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/servicetest"
@@ -30,6 +33,35 @@ func countsOf(v []CapacityView) []string {
 		out = append(out, fmt.Sprintf("%s %d by %s", f.Pool, f.Count, f.By))
 	}
 	return out
+}
+
+// A provider that hangs is said not to answer, and those that answer are told of.
+func TestCapacityOfProviderThatHangs(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	l.put(t, "kind: Provider\nmetadata: {name: other}\nspec: {type: sim, sim: {hosts: [{name: h1}]}}\n")
+	b, err := l.Backends.Backend(t.Context(), "other")
+	if err != nil {
+		t.Fatal(err)
+	}
+	hung := sim.NewWorld(sim.Host{Name: "h9"})
+	hung.Inject(sim.Fault{Verb: sim.VerbCapacity, Hang: true, Times: -1})
+	rooms := NewCapacity(l.db, backendsByName{"lab": sim.Open(hung), "other": b}, l.db.DirectorID())
+	rooms.patience = 50 * time.Millisecond
+	v, err := rooms.Capacity(t.Context(), CapacityQuery{})
+	if err != nil || len(v) != 2 {
+		t.Fatalf("got %+v, %v", v, err)
+	}
+	wantKind(t, v[0].Err, director.KindUnavailable, "provider lab does not answer within 50ms", "provider test lab")
+	if v[1].Err != nil || len(v[1].Hosts) != 2 {
+		t.Errorf("got %+v", v[1])
+	}
+}
+
+type backendsByName map[string]hypervisor.Backend
+
+func (b backendsByName) Backend(_ context.Context, name string) (hypervisor.Backend, error) {
+	return b[name], nil
 }
 
 // What still fits: under the policy, the quotas of the provider and of each cluster, and with the network's addresses.

@@ -9,9 +9,12 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// DiscoveryPatience is how long a person waits for a discovery. It is longer than a back end waits for one host, so
-// that the hosts that answer are told of.
-const DiscoveryPatience = 25 * time.Second
+// How long a person waits for a provider. DiscoveryPatience, also for capacity, is longer than a back end waits for one
+// host, so that the hosts that answer are told of. A test is what finds out why a provider is slow.
+const (
+	DiscoveryPatience = 25 * time.Second
+	TestPatience      = 5 * time.Minute
+)
 
 // Discover returns what the provider has that documents may name. One discovery of a provider runs at a time, so that
 // a hypervisor that hangs is not asked by everybody at once. Errors: not_found if there is no such provider,
@@ -31,18 +34,7 @@ func (s *Service) Discover(ctx context.Context, name string) (hypervisor.Discove
 	soon, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	d, err := s.discover(soon, op, name)
-	return d, s.late(ctx, soon, op, name, err)
-}
-
-// late is err, or that the provider took longer than anyone waits. soon is ctx with that end.
-func (s *Service) late(ctx, soon context.Context, op, name string, err error) error {
-	if err == nil || ctx.Err() != nil || soon.Err() == nil {
-		return err
-	}
-	return director.Errorf(
-		director.KindUnavailable, op, "provider %s does not answer within %s", name, s.Patience,
-	).
-		WithHint("find out what is slow: directorctl provider test %s; names can be typed meanwhile", name)
+	return d, hypervisor.Late(ctx, soon, op, name, s.Patience, err)
 }
 
 func (s *Service) discover(ctx context.Context, op, name string) (hypervisor.Discovery, error) {

@@ -52,7 +52,7 @@ func (s *Service) DiscoverDraft(ctx context.Context, actor string, d Draft) (hyp
 	soon, cancel := context.WithTimeout(ctx, s.Patience)
 	defer cancel()
 	found, err := s.discoverDraft(soon, op, actor, name, p, accounts)
-	return found, s.late(ctx, soon, op, name, err)
+	return found, hypervisor.Late(ctx, soon, op, name, s.Patience, err)
 }
 
 func (s *Service) discoverDraft(

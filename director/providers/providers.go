@@ -28,6 +28,7 @@ type Config struct {
 	Simulates bool   // passwords are sent nowhere
 	Now       func() time.Time
 	Patience  time.Duration // how long a discovery may take; 0 is DiscoveryPatience
+	Testing   time.Duration // how long a test may take; 0 is TestPatience
 
 	// Open opens the back end of a provider that is not stored. The caller closes it.
 	Open Opener
@@ -44,7 +45,7 @@ type Service struct {
 
 // New returns the service.
 func New(c Config) *Service {
-	c.Patience = cmp.Or(c.Patience, DiscoveryPatience)
+	c.Patience, c.Testing = cmp.Or(c.Patience, DiscoveryPatience), cmp.Or(c.Testing, TestPatience)
 	return &Service{Config: c}
 }
 
@@ -176,7 +177,7 @@ func (s *Service) DeleteCredentials(ctx context.Context, actor, name string) err
 }
 
 // TestProvider connects to the provider and looks at what the director needs of it: everything that is wrong comes back
-// at once. Nothing is changed.
+// at once, also that it hangs. Nothing is changed.
 func (s *Service) TestProvider(ctx context.Context, name string) ([]hypervisor.Probe, error) {
 	doc, err := s.Vault.Store.Document(ctx, model.Ref{Kind: model.KindProvider, Name: name})
 	if err != nil {
@@ -196,12 +197,25 @@ func (s *Service) TestProvider(ctx context.Context, name string) ([]hypervisor.P
 	if err != nil {
 		return append(out, hypervisor.Probe{What: "settings", Err: err}), nil
 	}
-	if p, ok := hypervisor.Capability[hypervisor.Prober](b); ok {
-		probes, err := p.Probe(ctx)
-		return append(out, probes...), err
+	soon, cancel := context.WithTimeout(ctx, s.Testing)
+	defer cancel()
+	probes, err := s.probe(soon, b)
+	if soon.Err() != nil && ctx.Err() == nil {
+		late := director.Errorf(
+			director.KindUnavailable, "providers.test", "not everything has answered within %s", s.Testing,
+		).
+			WithHint("look at the hypervisor itself, and at the network between it and the director")
+		return append(append(out, probes...), hypervisor.Probe{What: "answers", Err: late}), nil
 	}
-	_, err = b.List(ctx, hypervisor.Filter{Director: s.Director})
-	return append(out, hypervisor.Probe{What: "list VMs", Err: err}), ctx.Err()
+	return append(out, probes...), err
+}
+
+func (s *Service) probe(ctx context.Context, b hypervisor.Backend) ([]hypervisor.Probe, error) {
+	if p, ok := hypervisor.Capability[hypervisor.Prober](b); ok {
+		return p.Probe(ctx)
+	}
+	_, err := b.List(ctx, hypervisor.Filter{Director: s.Director})
+	return []hypervisor.Probe{{What: "list VMs", Err: err}}, ctx.Err()
 }
 
 // tryCredentials opens the credentials of a provider. A director that simulates sends them nowhere.

@@ -8,11 +8,13 @@ import (
 	"path/filepath"
 	"reflect"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
 )
 
 // A password goes in, is changed, and comes out for whoever logs in with it: never in a list, and never as it is into
@@ -121,6 +123,14 @@ func TestProviderTest(t *testing.T) {
 	}
 	_, err = l.TestProvider(t.Context(), "none")
 	wantKind(t, err, director.KindNotFound)
+	// A provider that hangs is told of, too.
+	l.Backends, l.Testing = oneBackend{b}, 50*time.Millisecond
+	l.world.Inject(sim.Fault{Verb: sim.VerbCapacity, Hang: true, Times: -1})
+	probes, err := l.TestProvider(t.Context(), "lab")
+	if err != nil || len(probes) == 0 {
+		t.Fatalf("got %v, %v", probes, err)
+	}
+	wantKind(t, probes[len(probes)-1].Err, director.KindUnavailable, "within 50ms", "look at the hypervisor")
 }
 
 // plainBackend has the five verbs alone.

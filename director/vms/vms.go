@@ -166,12 +166,18 @@ func (s *Service) owners(provider string, seen []hypervisor.VM, rows, lost []dir
 	return items
 }
 
+// patience is how long a provider may take to list its VMs.
+const patience = time.Minute
+
 func (s *Service) list(ctx context.Context, provider string, strangers bool) ([]hypervisor.VM, error) {
 	b, err := s.backends.Backend(ctx, provider)
 	if err != nil {
 		return nil, err
 	}
-	return b.List(ctx, hypervisor.Filter{Director: s.director, Strangers: strangers})
+	soon, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	list, err := b.List(soon, hypervisor.Filter{Director: s.director, Strangers: strangers})
+	return list, hypervisor.Late(ctx, soon, "vms.list", provider, patience, err)
 }
 
 // home returns the cluster on the provider that the VM was made for, or none: its name only says where to look, and its
