@@ -25,20 +25,24 @@ import {
 } from '@patternfly/react-core'
 import { BarsIcon, MoonIcon, SearchIcon, SunIcon, UserIcon } from '@patternfly/react-icons'
 import { Button } from '@patternfly/react-core'
-import { useState } from 'react'
+import { memo, useCallback, useState } from 'react'
 import { Link, Outlet, useLocation, useNavigate } from 'react-router'
 import { client } from '../api/client'
 import { useAhead } from '../api/clock'
 import { useLiveness } from '../api/stream'
 import { Alert } from '../ui/alert'
+import { GoContext } from '../ui/rowLink'
 import { duration } from '../ui/time'
 import { useMe } from './me'
 import { Palette, usePalette } from './palette'
 import { placesOf } from './places'
 import { setTheme, useTheme } from './theme'
 
-export function Shell() {
+// Shell is drawn again only when something in it changes. A change of the address, as filters make many, draws the page.
+export const Shell = memo(function Shell() {
   const palette = usePalette()
+  const navigate = useNavigate()
+  const go = useCallback((path: string) => void navigate(path), [navigate])
   return (
     <Page
       className="shell"
@@ -49,11 +53,13 @@ export function Shell() {
       skipToContent={<SkipToContent href="#main">Skip to the page</SkipToContent>}
     >
       <Clock />
-      <Outlet />
+      <GoContext value={go}>
+        <Outlet />
+      </GoContext>
       {palette.isOpen && <Palette close={palette.close} />}
     </Page>
   )
-}
+})
 
 const wrong = 60_000 // ms
 

@@ -1,10 +1,12 @@
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { keepPreviousData } from '@tanstack/react-query'
 import { memo } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
+import { Td, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Answer, Nothing, Page } from '../ui/page'
+import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { useFilters, words } from '../ui/url'
@@ -138,10 +140,10 @@ const Row = memo(function Row({ of: n }: { of: FleetNode }) {
   return (
     <Tr>
       <Td dataLabel="Node" className="word">
-        <Link to={`/clusters/${n.cluster}/nodes/${n.name}`}>{n.name}</Link>
+        <RowLink to={`/clusters/${n.cluster}/nodes/${n.name}`}>{n.name}</RowLink>
       </Td>
       <Td dataLabel="Cluster" className="word">
-        <Link to={`/clusters/${n.cluster}/nodes`}>{n.cluster}</Link>
+        <RowLink to={`/clusters/${n.cluster}/nodes`}>{n.cluster}</RowLink>
       </Td>
       <Td dataLabel="Condition">
         <Status of={n.condition} />

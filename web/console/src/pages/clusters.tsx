@@ -1,13 +1,15 @@
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { keepPreviousData } from '@tanstack/react-query'
 import { memo } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import { acts, edits, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
+import { Td, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
+import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { useFilters, words } from '../ui/url'
@@ -87,29 +89,7 @@ export default function Clusters() {
         {(c) => (
           <>
             {c.facets && <Counts total={c.total ?? 0} of={c.facets} filters={filters} />}
-            {list(c.items).length === 0 ? (
-              <Nothing title="No cluster is like this." />
-            ) : (
-              <Table role="table" aria-label="Clusters" variant="compact">
-                <Thead>
-                  <Tr>
-                    <Th>Cluster</Th>
-                    <Th>Status</Th>
-                    <Th>Version</Th>
-                    <Th>Machines</Th>
-                    <Th>Release</Th>
-                    <Th>Project</Th>
-                    <Th>Plan</Th>
-                    <Th>Described</Th>
-                  </Tr>
-                </Thead>
-                <Tbody>
-                  {list(c.items).map((one) => (
-                    <Row key={one.name} of={one} />
-                  ))}
-                </Tbody>
-              </Table>
-            )}
+            {list(c.items).length === 0 ? <Nothing title="No cluster is like this." /> : <Rows of={list(c.items)} />}
             <Pages filters={filters} next={c.continue} />
           </>
         )}
@@ -156,14 +136,39 @@ function Counts({ total, of, filters }: { total: number; of: Schemas['Facets']; 
   )
 }
 
-// Row is drawn again only when its cluster has changed: a filter of many clusters must be quick.
+// Rows are drawn again only when the director has answered: a filter of many clusters must be quick.
+const Rows = memo(function Rows({ of }: { of: Schemas['Cluster'][] }) {
+  return (
+    <Table role="table" aria-label="Clusters" variant="compact">
+      <Thead>
+        <Tr>
+          <Th>Cluster</Th>
+          <Th>Status</Th>
+          <Th>Version</Th>
+          <Th>Machines</Th>
+          <Th>Release</Th>
+          <Th>Project</Th>
+          <Th>Plan</Th>
+          <Th>Described</Th>
+        </Tr>
+      </Thead>
+      <Tbody>
+        {of.map((one) => (
+          <Row key={one.name} of={one} />
+        ))}
+      </Tbody>
+    </Table>
+  )
+})
+
+// Row is drawn again only when its cluster has changed.
 const Row = memo(function Row({ of: one }: { of: Schemas['Cluster'] }) {
   return (
     <Tr>
       <Td dataLabel="Cluster">
-        <Link to={`/clusters/${one.name}`} className="break">
+        <RowLink to={`/clusters/${one.name}`} className="break">
           {one.name}
-        </Link>
+        </RowLink>
       </Td>
       <Td dataLabel="Status">
         <Status of={one.status} />
@@ -181,9 +186,9 @@ const Row = memo(function Row({ of: one }: { of: Schemas['Cluster'] }) {
       <Td dataLabel="Project">{one.project || '–'}</Td>
       <Td dataLabel="Plan">
         {one.plan ? (
-          <Link to={`/plans/${one.plan}`}>
+          <RowLink to={`/plans/${one.plan}`}>
             <Status of={one.plan_status ?? ''} />
-          </Link>
+          </RowLink>
         ) : (
           '–'
         )}

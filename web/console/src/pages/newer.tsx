@@ -1,6 +1,6 @@
-import { Link } from 'react-router'
 import type { Schemas } from '../api/client'
 import { acts, useMe } from '../app/me'
+import { RowLink } from '../ui/rowLink'
 
 // Newer says which newer version a cluster can be upgraded to, and leads to what an upgrade would do.
 export function Newer({ of }: { of: Schemas['Cluster'] }) {
@@ -10,5 +10,5 @@ export function Newer({ of }: { of: Schemas['Cluster'] }) {
   const text = `${version} is available`
   if (!acts(me, of)) return <>{text}</>
   const asked = new URLSearchParams({ name: `${of.name} to ${version}`, clusters: of.name, release })
-  return <Link to={`/campaigns/new?${asked.toString()}`}>{text}</Link>
+  return <RowLink to={`/campaigns/new?${asked.toString()}`}>{text}</RowLink>
 }

@@ -1,15 +1,17 @@
 import { Button, ToolbarItem } from '@patternfly/react-core'
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Table, Tbody, Td as ChoiceTd, Th, Thead } from '@patternfly/react-table'
 import { useState } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import type { Node } from '../nodes/nodes'
 import { Alert } from '../ui/alert'
+import { Td, Tr } from '../ui/cells'
 import { Command, quoted } from '../ui/command'
 import { FilterBar, TextFilter } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { More } from '../ui/more'
 import { Answer, Nothing } from '../ui/page'
+import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { useFilters } from '../ui/url'
@@ -128,7 +130,7 @@ function NodeTable({ cluster, nodes, asked, chosen, choose }: TableProps) {
         {nodes.map((n, i) => (
           <Tr key={n.name}>
             {chosen && (
-              <Td
+              <ChoiceTd
                 select={{
                   rowIndex: i,
                   isSelected: chosen.includes(n.name),
@@ -137,7 +139,7 @@ function NodeTable({ cluster, nodes, asked, chosen, choose }: TableProps) {
               />
             )}
             <Td dataLabel="Node" className="word">
-              <Link to={`/clusters/${cluster}/nodes/${n.name}`}>{n.name}</Link>
+              <RowLink to={`/clusters/${cluster}/nodes/${n.name}`}>{n.name}</RowLink>
             </Td>
             <Td dataLabel="Status">
               <NodeStatus of={n} asked={asked} />

@@ -1,5 +1,6 @@
 import { Card, CardBody, CardTitle, Content, Progress } from '@patternfly/react-core'
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { memo, useMemo } from 'react'
 import { Link, useParams } from 'react-router'
 import { api, json, list } from '../api/client'
 import { acts, useMe } from '../app/me'
@@ -12,9 +13,11 @@ import {
   timelineOf,
   troubled,
   wholeCluster,
+  type Matrix,
   type Plan,
   type Step,
 } from '../plan/plan'
+import { Td, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, TextFilter } from '../ui/filters'
 import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { More } from '../ui/more'
@@ -22,6 +25,7 @@ import { PageTabs } from '../ui/tabs'
 import { Comparison } from './comparison'
 import { Effects } from './effects'
 import { PlanDrains } from './planDrains'
+import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
 import { duration, Time, useNow } from '../ui/time'
 import { useFilters } from '../ui/url'
@@ -220,7 +224,7 @@ function Trouble({ plan, step }: { plan: Plan; step: Step }) {
 
 function MatrixView({ plan }: { plan: Plan }) {
   const filters = useFilters()
-  const matrix = matrixOf(list(plan.steps))
+  const matrix = useMemo(() => matrixOf(list(plan.steps)), [plan.steps])
   const text = filters.get('node')
   const rows = matrix.rows.filter((r) => r.node.includes(text))
   return (
@@ -244,21 +248,7 @@ function MatrixView({ plan }: { plan: Plan }) {
               </thead>
               <tbody>
                 {some.map((r) => (
-                  <tr key={r.node}>
-                    <th scope="row">{r.node === wholeCluster ? 'the cluster' : r.node}</th>
-                    {matrix.phases.map((p, i) => {
-                      const c = r.cells[i]
-                      return (
-                        <td key={p}>
-                          {c && (
-                            <Link to={stepPath(plan.id, c.step)} aria-label={`${r.node}, ${p}: ${c.status}`}>
-                              <Status of={c.status} word={c.total > 1 ? `${c.done}/${c.total}` : c.status} />
-                            </Link>
-                          )}
-                        </td>
-                      )
-                    })}
-                  </tr>
+                  <MatrixRow key={r.node} plan={plan.id} phases={matrix.phases} of={r} />
                 ))}
               </tbody>
             </table>
@@ -268,6 +258,33 @@ function MatrixView({ plan }: { plan: Plan }) {
     </>
   )
 }
+
+interface MatrixRowProps {
+  plan: string
+  phases: string[]
+  of: Matrix['rows'][number]
+}
+
+// MatrixRow is drawn again only when the steps have changed.
+const MatrixRow = memo(function MatrixRow({ plan, phases, of: row }: MatrixRowProps) {
+  return (
+    <tr>
+      <th scope="row">{row.node === wholeCluster ? 'the cluster' : row.node}</th>
+      {phases.map((p, i) => {
+        const c = row.cells[i]
+        return (
+          <td key={p}>
+            {c && (
+              <RowLink to={stepPath(plan, c.step)} aria-label={`${row.node}, ${p}: ${c.status}`}>
+                <Status of={c.status} word={c.total > 1 ? `${c.done}/${c.total}` : c.status} />
+              </RowLink>
+            )}
+          </td>
+        )
+      })}
+    </tr>
+  )
+})
 
 function Timeline({ plan }: { plan: Plan }) {
   const now = useNow()
@@ -290,7 +307,7 @@ function Timeline({ plan }: { plan: Plan }) {
             {some.map((b) => (
               <Tr key={b.step.id}>
                 <Td dataLabel="Step">
-                  <Link to={stepPath(plan.id, b.step.id)}>{b.step.title}</Link>
+                  <RowLink to={stepPath(plan.id, b.step.id)}>{b.step.title}</RowLink>
                 </Td>
                 <Td dataLabel="Status">
                   <Status of={b.step.status} />
@@ -349,7 +366,7 @@ function Steps({ plan }: { plan: Plan }) {
               {some.map((s) => (
                 <Tr key={s.id}>
                   <Td dataLabel="Step">
-                    <Link to={stepPath(plan.id, s.id)}>{s.title}</Link>
+                    <RowLink to={stepPath(plan.id, s.id)}>{s.title}</RowLink>
                   </Td>
                   <Td dataLabel="Node">{s.node ?? '–'}</Td>
                   <Td dataLabel="Phase">{phaseOf(s)}</Td>
@@ -457,7 +474,9 @@ function Events({ plan }: { plan: Plan }) {
                         {e.kind.replaceAll('_', ' ')}
                         {e.message && <div className="hint break">{e.message}</div>}
                       </Td>
-                      <Td dataLabel="Step">{e.step ? <Link to={stepPath(plan.id, e.step)}>{e.step}</Link> : '–'}</Td>
+                      <Td dataLabel="Step">
+                        {e.step ? <RowLink to={stepPath(plan.id, e.step)}>{e.step}</RowLink> : '–'}
+                      </Td>
                       <Td dataLabel="By">{e.by ?? '–'}</Td>
                     </Tr>
                   ))}

@@ -1,7 +1,8 @@
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
-import { Link } from 'react-router'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import type { Schemas } from '../api/client'
 import { share } from '../plan/plan'
+import { Td, Tr } from '../ui/cells'
+import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 
@@ -22,14 +23,14 @@ export function PlanTable({ label, plans }: { label: string; plans: Schemas['Pla
         {plans.map((p) => (
           <Tr key={p.id}>
             <Td dataLabel="Plan">
-              <Link to={`/plans/${p.id}`} className="word">
+              <RowLink to={`/plans/${p.id}`} className="word">
                 {p.summary || p.operation}
-              </Link>
+              </RowLink>
             </Td>
             <Td dataLabel="Cluster">
-              <Link to={`/clusters/${p.cluster}`} className="word">
+              <RowLink to={`/clusters/${p.cluster}`} className="word">
                 {p.cluster}
-              </Link>
+              </RowLink>
             </Td>
             <Td dataLabel="Status">
               <Status of={p.status} />

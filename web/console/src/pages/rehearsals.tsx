@@ -1,11 +1,12 @@
 import { Button, Content, ExpandableSection } from '@patternfly/react-core'
-import { Table, Tbody, Td, Th, Thead, Tr } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQuery } from '@tanstack/react-query'
 import { useState } from 'react'
 import { client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { helpOf, rehearsed, type Rehearsed, type Work } from '../nodes/nodes'
 import { Alert } from '../ui/alert'
+import { Td, Tr } from '../ui/cells'
 import { More } from '../ui/more'
 import { Answer } from '../ui/page'
 

@@ -1,3 +1,4 @@
+import { useMemo } from 'react'
 import { useSearchParams } from 'react-router'
 
 // useFilters keeps filters in the URL, so that they can be linked. A change of one goes to the first page.
@@ -8,23 +9,26 @@ export function useFilters(): {
   set: (changes: Record<string, string | null>) => void
 } {
   const [params, setParams] = useSearchParams()
-  return {
-    get: (name) => params.get(name) ?? '',
-    set: (changes) => {
-      setParams(
-        (old) => {
-          const next = new URLSearchParams(old)
-          if (!('continue' in changes)) next.delete('continue')
-          for (const [k, v] of Object.entries(changes)) {
-            if (v === null || v === '') next.delete(k)
-            else next.set(k, v)
-          }
-          return next
-        },
-        { replace: !('continue' in changes), flushSync: true },
-      )
-    },
-  }
+  return useMemo(
+    () => ({
+      get: (name) => params.get(name) ?? '',
+      set: (changes) => {
+        setParams(
+          (old) => {
+            const next = new URLSearchParams(old)
+            if (!('continue' in changes)) next.delete('continue')
+            for (const [k, v] of Object.entries(changes)) {
+              if (v === null || v === '') next.delete(k)
+              else next.set(k, v)
+            }
+            return next
+          },
+          { replace: !('continue' in changes), flushSync: true },
+        )
+      },
+    }),
+    [params, setParams],
+  )
 }
 
 // words splits a filter that names several.
