@@ -42,6 +42,7 @@ export function touches(event: StreamEvent, key: readonly unknown[]): boolean {
 // keepFresh asks again for what events have changed. It returns what ends it.
 export function keepFresh(queries: QueryClient, every = 500): () => void {
   let pending: (StreamEvent | null)[] = []
+  let again = new Set<Query>() // something has changed while they were asked
   let timer: ReturnType<typeof setTimeout> | undefined
   let last = -Infinity
   const refresh = () => {
@@ -49,18 +50,14 @@ export function keepFresh(queries: QueryClient, every = 500): () => void {
     pending = []
     last = performance.now()
     timer = undefined
-    const stale = (q: Query) => events.some((e) => e === null || touches(e, q.queryKey))
+    const changed = (q: Query) => again.has(q) || events.some((e) => e === null || touches(e, q.queryKey))
+    const stale = queries.getQueryCache().getAll().filter(changed)
     // An answer under way may be from before the event. It is not thrown away, or a slow one would never be seen; it
-    // is asked for once more when it is there.
-    const busy = queries
-      .getQueryCache()
-      .getAll()
-      .some((q) => q.state.fetchStatus === 'fetching' && stale(q))
-    void queries.invalidateQueries({ predicate: stale }, { cancelRefetch: false })
-    if (busy) {
-      pending = events.filter((e, i) => e !== null || events.indexOf(null) === i)
-      timer = setTimeout(refresh, every)
-    }
+    // alone is asked for once more when it is there.
+    again = new Set(stale.filter((q) => q.state.fetchStatus === 'fetching'))
+    const idle = new Set(stale.filter((q) => !again.has(q)))
+    void queries.invalidateQueries({ predicate: (q) => idle.has(q) }, { cancelRefetch: false })
+    if (again.size > 0) timer = setTimeout(refresh, every)
   }
   const off = onEvent((event) => {
     pending.push(event)

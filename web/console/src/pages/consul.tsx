@@ -74,7 +74,11 @@ function ConsulCard({ of }: { of: Schemas['Consul'] }) {
         />
         {acts(me) && <Repair of={of} />}
         {acts(me) && (
-          <Probes name={name} ask={() => must(client.POST('/consuls/{name}/test', { params: { path: { name } } }))} />
+          <Probes
+            kind="Consul"
+            name={name}
+            ask={() => must(client.POST('/consuls/{name}/test', { params: { path: { name } } }))}
+          />
         )}
         <Services name={name} />
         <Gaps name={name} />

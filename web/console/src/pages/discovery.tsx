@@ -1,7 +1,8 @@
 import { Button, Card, CardBody, CardTitle, Content, Spinner } from '@patternfly/react-core'
 import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQuery } from '@tanstack/react-query'
-import { api, client, list, type Schemas } from '../api/client'
+import { useAsked } from '../api/asked'
+import { client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
 import { addressOf, foundWords, type Found, type FoundKind } from '../forms/found'
@@ -15,22 +16,20 @@ import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
 
 // useDiscovery asks a provider what it has, if there is one and the person may ask. A hypervisor is not asked again
-// just because a page is looked at again.
+// just because a page is looked at again, also while it has not answered yet.
 export function useDiscovery(provider: string | undefined) {
   const me = useMe()
   const may = me.scope === 'all' && (me.role === 'admin' || me.role === 'operator')
-  return api.useQuery(
-    'get',
-    '/providers/{name}/discovery',
-    { params: { path: { name: provider ?? '' } } },
-    {
-      enabled: may && !!provider,
-      staleTime: 5 * 60_000,
-      refetchInterval: false,
-      refetchOnWindowFocus: false,
-      retry: false,
-    },
-  )
+  return useQuery({
+    queryKey: ['discovery', provider],
+    queryFn: () => must(client.GET('/providers/{name}/discovery', { params: { path: { name: provider ?? '' } } })),
+    enabled: may && !!provider,
+    staleTime: 5 * 60_000,
+    refetchInterval: false,
+    refetchOnWindowFocus: false,
+    retry: false,
+    retryOnMount: false,
+  })
 }
 
 export type Discovery = Schemas['Discovery']
@@ -46,12 +45,9 @@ interface Asked {
 // useDraftDiscovery asks a provider of the text what it has, when a person wants it: it need not be stored. The answer
 // holds for as long as the text leads to the same place.
 export function useDraftDiscovery(text: string): Asked {
-  return useQuery({
-    queryKey: ['discovery of a draft', addressOf(text)],
-    queryFn: () => must(client.POST('/providers/discover', { body: { document: only(text, 'Provider') } })),
-    enabled: false,
-    retry: false,
-  })
+  return useAsked(['discovery of a draft', addressOf(text)], () =>
+    must(client.POST('/providers/discover', { body: { document: only(text, 'Provider') } })),
+  )
 }
 
 interface LookAtDraftProps {
@@ -128,7 +124,7 @@ export function DiscoveryCard({ provider }: { provider: string }) {
       <CardBody className="stack">
         {asked.isFetching && (
           <p role="status">
-            <Spinner size="sm" aria-label="Looking" /> Asking the hypervisor.
+            <Spinner size="sm" aria-label="Looking" /> Asking the hypervisor. You can leave this page meanwhile.
           </p>
         )}
         {asked.error && <ProblemAlert of={asked.error} />}

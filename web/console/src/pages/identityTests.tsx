@@ -34,6 +34,7 @@ export function IdentityTests() {
           <section key={name} aria-label={name} className="stack">
             <strong className="break">{name}</strong>
             <Probes
+              kind="IdentityProvider"
               name={name}
               ask={() =>
                 must(

@@ -2,7 +2,7 @@ import { Button, Card, CardBody, CardTitle } from '@patternfly/react-core'
 import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useState } from 'react'
 import { Link, useParams } from 'react-router'
-import { api, client, list, type Schemas } from '../api/client'
+import { api, client, json, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
 import { Td, Tr } from '../ui/cells'
@@ -52,72 +52,86 @@ export default function Infrastructure() {
 }
 
 function Capacity() {
-  const asked = api.useQuery('get', '/capacity', {})
+  const asked = api.useQuery('get', '/documents/{kind}', {
+    params: { path: { kind: 'Provider' }, query: { limit: 200, fields: ['name'] } },
+  })
   return (
     <Answer of={asked}>
-      {(c) =>
-        list(c.items).length === 0 ? (
+      {(answer) => {
+        const providers = list(json(answer).items)
+        return providers.length === 0 ? (
           <Nothing title="There is no provider yet.">
             <Link to="/apply?template=Provider">Tell the director about a hypervisor</Link>
           </Nothing>
         ) : (
-          list(c.items).map((one) => <ProviderCard key={one.provider} of={one} />)
+          providers.map((p) => <ProviderCard key={p.name} name={p.name} />)
         )
-      }
+      }}
     </Answer>
   )
 }
 
-function ProviderCard({ of }: { of: Schemas['Capacity'] }) {
+// ProviderCard asks for its provider alone: one that hangs hides no other.
+function ProviderCard({ name }: { name: string }) {
+  const asked = api.useQuery('get', '/capacity', { params: { query: { provider: [name] } } })
   return (
     <Card component="section">
       <CardTitle component="h2">
-        <Link to={`/documents/Provider/${of.provider}`}>{of.provider}</Link>
+        <Link to={`/documents/Provider/${name}`}>{name}</Link>
       </CardTitle>
       <CardBody className="stack">
-        {of.unseen && (
-          <Alert isInline variant="warning" title={of.unseen}>
-            {of.hint}
-          </Alert>
-        )}
         <Probes
-          name={of.provider}
-          ask={() => must(client.POST('/providers/{name}/test', { params: { path: { name: of.provider } } }))}
+          kind="Provider"
+          name={name}
+          ask={() => must(client.POST('/providers/{name}/test', { params: { path: { name } } }))}
         />
-        {list(of.hosts).length > 0 && (
-          <More of={list(of.hosts)} size={50}>
-            {(hosts) => (
-              <Table role="table" aria-label={`Hosts of ${of.provider}`} variant="compact">
-                <Thead>
-                  <Tr>
-                    <Th>Host</Th>
-                    <Th>CPUs promised</Th>
-                    <Th>Memory left</Th>
-                    <Th>Disk left</Th>
-                  </Tr>
-                </Thead>
-                <Tbody>
-                  {hosts.map((h) => (
-                    <Tr key={h.host}>
-                      <Td dataLabel="Host">{h.host}</Td>
-                      <Td dataLabel="CPUs promised">
-                        {h.cpus_promised} of {h.cpus}
-                      </Td>
-                      <Td dataLabel="Memory left">
-                        {size(h.memory_left_bytes)} of {size(h.memory_bytes)}
-                      </Td>
-                      <Td dataLabel="Disk left">
-                        {size(h.disk_left_bytes)} of {size(h.disk_bytes)}
-                      </Td>
-                    </Tr>
-                  ))}
-                </Tbody>
-              </Table>
-            )}
-          </More>
-        )}
+        <Answer of={asked}>{(c) => list(c.items).map((one) => <Hosts key={one.provider} of={one} />)}</Answer>
       </CardBody>
     </Card>
+  )
+}
+
+function Hosts({ of }: { of: Schemas['Capacity'] }) {
+  return (
+    <>
+      {of.unseen && (
+        <Alert isInline variant="warning" title={of.unseen}>
+          {of.hint}
+        </Alert>
+      )}
+      {list(of.hosts).length > 0 && (
+        <More of={list(of.hosts)} size={50}>
+          {(hosts) => (
+            <Table role="table" aria-label={`Hosts of ${of.provider}`} variant="compact">
+              <Thead>
+                <Tr>
+                  <Th>Host</Th>
+                  <Th>CPUs promised</Th>
+                  <Th>Memory left</Th>
+                  <Th>Disk left</Th>
+                </Tr>
+              </Thead>
+              <Tbody>
+                {hosts.map((h) => (
+                  <Tr key={h.host}>
+                    <Td dataLabel="Host">{h.host}</Td>
+                    <Td dataLabel="CPUs promised">
+                      {h.cpus_promised} of {h.cpus}
+                    </Td>
+                    <Td dataLabel="Memory left">
+                      {size(h.memory_left_bytes)} of {size(h.memory_bytes)}
+                    </Td>
+                    <Td dataLabel="Disk left">
+                      {size(h.disk_left_bytes)} of {size(h.disk_bytes)}
+                    </Td>
+                  </Tr>
+                ))}
+              </Tbody>
+            </Table>
+          )}
+        </More>
+      )}
+    </>
   )
 }
 

@@ -1,44 +1,38 @@
-import { Button } from '@patternfly/react-core'
-import { useState } from 'react'
+import { Button, Spinner } from '@patternfly/react-core'
+import { useAsked } from '../api/asked'
 import { list, type Schemas } from '../api/client'
 import { Alert } from '../ui/alert'
 import { ProblemAlert } from '../ui/problem'
 import { Status } from '../ui/status'
 
 interface ProbesProps {
+  kind: string
   name: string
   ask: () => Promise<Schemas['ProviderTest']>
 }
 
 // Probes asks something outside of the director on request, and says of each thing whether it is well.
-export function Probes({ name, ask }: ProbesProps) {
-  const [busy, setBusy] = useState(false)
-  const [result, setResult] = useState<Schemas['ProviderTest']>()
-  const [failed, setFailed] = useState<unknown>()
-  const test = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
-      setResult(await ask())
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+export function Probes({ kind, name, ask }: ProbesProps) {
+  const { data: result, error, isFetching: busy, refetch } = useAsked(['test', kind, name], ask)
   return (
     <div className="stack">
       <Button
         variant="secondary"
         isLoading={busy}
         isDisabled={busy}
-        onClick={() => void test()}
+        onClick={() => void refetch()}
         aria-label={`Test ${name}`}
       >
         Test
       </Button>
-      {failed !== undefined && <ProblemAlert of={failed} />}
-      {result && (
+      {busy && (
+        <p className="hint" role="status">
+          <Spinner size="sm" aria-label={`Asking ${name}`} /> Asking {name}, which may take minutes. You can leave this
+          page: the answer is here when you come back.
+        </p>
+      )}
+      {error && !busy && <ProblemAlert of={error} />}
+      {result && !error && !busy && (
         <Alert
           isInline
           variant={result.ok ? 'success' : 'danger'}

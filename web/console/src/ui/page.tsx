@@ -10,7 +10,7 @@ import {
   Spinner,
   Title,
 } from '@patternfly/react-core'
-import { Fragment, useEffect, type ReactNode } from 'react'
+import { Fragment, useEffect, useState, type ReactNode } from 'react'
 import { Link } from 'react-router'
 import { ProblemAlert } from './problem'
 
@@ -80,9 +80,24 @@ export function Answer<T>({ of, children }: { of: Asked<T>; children: (data: T) 
     )
   }
   if (of.error != null) return <ProblemAlert of={of.error} retry={() => void of.refetch()} />
+  return <Waiting />
+}
+
+const usual = 3000 // ms
+
+// Waiting says so where an answer takes longer than usual: a hypervisor or a cluster that hangs is asked for it.
+function Waiting() {
+  const [long, setLong] = useState(false)
+  useEffect(() => {
+    const timer = setTimeout(() => setLong(true), usual)
+    return () => clearTimeout(timer)
+  }, [])
   return (
     <Bullseye className="loading">
-      <Spinner aria-label="Loading" />
+      <Flex alignItems={{ default: 'alignItemsCenter' }}>
+        <Spinner aria-label="Loading" />
+        {long && <span role="status">The answer takes longer than usual. You can go to other pages meanwhile.</span>}
+      </Flex>
     </Bullseye>
   )
 }
