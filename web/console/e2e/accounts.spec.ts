@@ -93,6 +93,30 @@ test('a person gets another role, is disabled and enabled, and goes; sessions en
   await expect(row).toHaveCount(0)
 })
 
+test('a dialog shows the command that does the same', async ({ page, director }) => {
+  director.ctl('users', 'create', 'bob')
+  await login(page, director, '/users')
+  const dialog = page.getByRole('dialog')
+  const run = async () => {
+    const command = await dialog.getByLabel('The same with directorctl').inputValue()
+    const [program, ...args] = command.split(' ')
+    expect(program).toBe('directorctl')
+    director.ctl(...args)
+    await dialog.getByRole('button', { name: 'Cancel' }).click()
+    await page.reload()
+  }
+  const row = users(page).getByRole('row', { name: /^bob/ })
+  await verb(page, 'bob', 'Change the role')
+  await dialog.getByLabel('Role').selectOption('auditor')
+  await run()
+  await expect(row).toContainText('auditor')
+  await verb(page, 'bob', 'Disable')
+  await run()
+  await expect(row).toContainText('disabled')
+  await verb(page, 'bob', 'Delete')
+  await expect(dialog.getByLabel('The same with directorctl')).toHaveValue('directorctl users delete bob')
+})
+
 test('the activity is narrowed, verified and exported', async ({ page, director }) => {
   await login(page, director, '/activity')
   const table = page.getByRole('table', { name: 'Activity' })

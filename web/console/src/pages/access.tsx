@@ -5,6 +5,7 @@ import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client'
 import { Alert } from '../ui/alert'
 import { Td, Tr } from '../ui/cells'
+import { quoted } from '../ui/command'
 import { Time } from '../ui/time'
 
 interface SessionsProps {
@@ -118,6 +119,12 @@ export interface TokenWish {
 export const noWish: TokenWish = { name: '', scope: 'read', days: '90' }
 
 export const wishReady = (w: TokenWish) => w.name !== '' && Number(w.days) > 0
+
+// tokenCommand makes such a token with directorctl.
+export function tokenCommand(w: TokenWish, user?: string): string {
+  const whose = user === undefined ? '' : ` --user ${quoted(user)}`
+  return `directorctl users create-token ${quoted(w.name || 'NAME')}${whose} --scope ${w.scope} --days ${w.days}`
+}
 
 // wished is what the API is asked for.
 export const wished = (w: TokenWish) => ({ name: w.name, scope: w.scope, days: Number(w.days) })

@@ -9,6 +9,7 @@ import { useMe } from '../app/me'
 import { Alert } from '../ui/alert'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
+import { Command, quoted } from '../ui/command'
 import { ProblemAlert } from '../ui/problem'
 import { save } from '../ui/save'
 import { Status } from '../ui/status'
@@ -121,6 +122,7 @@ function TestDialog({ name, close, done }: DialogProps & { done: (t: Test) => vo
       <Content component="p">
         An authority is signed on trial, and its key is forgotten. A server of step-ca issues one certificate.
       </Content>
+      <Command>{`directorctl ca test ${quoted(name)}`}</Command>
     </Ask>
   )
 }

@@ -8,6 +8,7 @@ import { acts, edits, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
+import { Command, quoted } from '../ui/command'
 import { ChoiceFilter, FilterBar } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { More } from '../ui/more'
@@ -280,6 +281,7 @@ function Delete({ of, close, done }: { of: Backup; close: () => void; done: () =
       close={close}
     >
       <p>It is deleted in the target {of.target}, and cannot be brought back.</p>
+      <Command>{`directorctl backup delete ${of.id}`}</Command>
     </Ask>
   )
 }
@@ -300,6 +302,7 @@ function Restore({ of, newMasters, close }: { of: Backup; newMasters: boolean; c
       </p>
       {newMasters && <p>The VMs of all masters are destroyed and created again. Workers and their pods stay.</p>}
       <p>Nothing starts yet: the plan shows each step, and asks for your agreement.</p>
+      <Command>{`directorctl backup restore ${of.id}${newMasters ? ' --new-masters' : ''} --plan-only`}</Command>
     </Ask>
   )
 }
@@ -318,6 +321,7 @@ function TryRestore({ of, close }: { of: Backup; close: () => void }) {
         The plan restores it into a VM of its own, compares what is there with the manifest of the backup, and deletes
         the VM. The cluster is not touched.
       </p>
+      <Command>{`directorctl backup drill ${quoted(of.cluster)} --backup ${of.id} --plan-only`}</Command>
     </Ask>
   )
 }

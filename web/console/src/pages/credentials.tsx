@@ -33,6 +33,7 @@ export function Credentials() {
       }}
     >
       <Content component="p">Only credentials that no document names can be deleted.</Content>
+      <Command>{`directorctl provider credentials delete ${quoted(name)}`}</Command>
     </Ask>
   )
   return (

@@ -8,6 +8,7 @@ import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
+import { Command, quoted } from '../ui/command'
 import { ChoiceFilter, FilterBar, Pages } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
@@ -174,6 +175,9 @@ function Decide({ of, close, done }: { of: Asked; close: () => void; done: () =>
       <FormGroup label="Reason" fieldId="hook-reason">
         <TextInput id="hook-reason" value={reason} onChange={(_, text) => setReason(text)} maxLength={1000} />
       </FormGroup>
+      <Command>
+        {`directorctl hooks answer ${delivery.id} ${decision}${reason === '' ? '' : ` --reason ${quoted(reason)}`}`}
+      </Command>
     </Ask>
   )
 }

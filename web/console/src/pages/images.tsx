@@ -179,6 +179,7 @@ function Convert({ of, close, changed }: DialogProps) {
       <Content component="p">
         It becomes another file with a checksum of its own, which a document of its own names. The old one stays.
       </Content>
+      {of.name && <Command>{`directorctl image convert ${quoted(of.name)} --compat ${compat} --as NAME`}</Command>}
       <p role="status">{stage}</p>
     </Ask>
   )

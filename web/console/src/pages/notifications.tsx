@@ -8,6 +8,7 @@ import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
+import { Command, quoted } from '../ui/command'
 import { Pages } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
@@ -164,6 +165,7 @@ function Test({ name, close }: { name: string; close: () => void }) {
   return (
     <Ask title={`Send a test to ${name}?`} verb="Send" act={act} close={close}>
       <p>It is sent at once and once, also in a quiet time. What became of it is in the list of messages.</p>
+      <Command>{`directorctl notifications test ${quoted(name)}`}</Command>
     </Ask>
   )
 }

@@ -1,4 +1,13 @@
-import { Card, CardBody, CardTitle, FormGroup, FormSelect, FormSelectOption, TextInput } from '@patternfly/react-core'
+import {
+  Card,
+  CardBody,
+  CardTitle,
+  Content,
+  FormGroup,
+  FormSelect,
+  FormSelectOption,
+  TextInput,
+} from '@patternfly/react-core'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
@@ -7,9 +16,10 @@ import { PasswordForm } from '../app/login'
 import { useMe } from '../app/me'
 import { setTheme, useTheme, type Theme } from '../app/theme'
 import { Ask, AskButton } from '../ui/ask'
+import { Command } from '../ui/command'
 import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
-import { MadeToken, noWish, SessionTable, TokenFields, TokenTable, wished, wishReady } from './access'
+import { MadeToken, noWish, SessionTable, tokenCommand, TokenFields, TokenTable, wished, wishReady } from './access'
 import { DirectorCard } from './directorCard'
 import { Drafts } from './draftList'
 import { Alert } from '../ui/alert'
@@ -122,7 +132,8 @@ function Tokens() {
                           void changed()
                         }}
                       >
-                        What uses it is refused from now on.
+                        <Content component="p">What uses it is refused from now on.</Content>
+                        <Command>{`directorctl users revoke-token ${one.id}`}</Command>
                       </Ask>
                     )}
                   >
@@ -171,6 +182,7 @@ function NewToken({ done }: { done: (t: Schemas['CreatedToken']) => void }) {
               onChange={(_, v) => setPassword(v)}
             />
           </FormGroup>
+          <Command>{tokenCommand(wish)}</Command>
         </Ask>
       )}
     >

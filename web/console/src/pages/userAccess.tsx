@@ -4,9 +4,10 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useId, useState, type FormEvent, type ReactNode } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
+import { Command } from '../ui/command'
 import { Answer, Nothing } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
-import { MadeToken, noWish, SessionTable, TokenFields, TokenTable, wished, wishReady } from './access'
+import { MadeToken, noWish, SessionTable, tokenCommand, TokenFields, TokenTable, wished, wishReady } from './access'
 
 function Dialog({ title, close, children }: { title: string; close: () => void; children: ReactNode }) {
   const id = useId()
@@ -134,6 +135,7 @@ function NewToken({ user, done }: { user: string; done: (t: Schemas['CreatedToke
         example="nightly-report"
         all="do all that the program may"
       />
+      <Command>{tokenCommand(wish, user)}</Command>
       {failed !== undefined && <ProblemAlert of={failed} />}
       <div>
         <Button type="submit" isDisabled={!wishReady(wish)} isLoading={busy}>

@@ -16,6 +16,7 @@ import { must } from '../api/must'
 import { useMe } from '../app/me'
 import { Ask, AskButton } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
+import { Command, quoted } from '../ui/command'
 import { FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Answer, Nothing, Page } from '../ui/page'
 import { Time } from '../ui/time'
@@ -194,6 +195,9 @@ function NewUser({ done }: { done: (p: Schemas['OneTimePassword']) => void }) {
             onChange={(_, v) => setService(v)}
             description="It has no password, only API tokens."
           />
+          <Command>
+            {`directorctl users create ${quoted(name || 'NAME')} --role ${role}${service ? ' --service' : ''}`}
+          </Command>
         </Ask>
       )}
     >
@@ -220,9 +224,17 @@ interface VerbsProps {
   changed: () => void
 }
 
+interface Question {
+  title: string
+  verb: string
+  text: string
+  command: string // of directorctl users
+  danger?: boolean
+}
+
 function Verbs({ of, open, close, issued, changed }: VerbsProps) {
   const path = { params: { path: { name: of.name } } }
-  const ask = (title: string, verb: string, text: string, act: () => Promise<unknown>, danger = false) =>
+  const ask = ({ title, verb, text, command, danger }: Question, act: () => Promise<unknown>) =>
     open(
       <Ask
         title={title}
@@ -235,6 +247,7 @@ function Verbs({ of, open, close, issued, changed }: VerbsProps) {
         }}
       >
         <Content component="p">{text}</Content>
+        <Command>{`directorctl users ${command} ${quoted(of.name)}`}</Command>
       </Ask>,
     )
   const local = !of.provider && !of.service
@@ -254,9 +267,12 @@ function Verbs({ of, open, close, issued, changed }: VerbsProps) {
                 title: 'Give a one-time password',
                 onClick: () =>
                   ask(
-                    `Give ${of.name} a one-time password?`,
-                    'Give',
-                    'The old password and all sessions end.',
+                    {
+                      title: `Give ${of.name} a one-time password?`,
+                      verb: 'Give',
+                      text: 'The old password and all sessions end.',
+                      command: 'reset-password',
+                    },
                     async () => issued(await must(client.POST('/users/{name}/reset-password', path))),
                   ),
               },
@@ -273,30 +289,42 @@ function Verbs({ of, open, close, issued, changed }: VerbsProps) {
           ? {
               title: 'Enable',
               onClick: () =>
-                ask(`Enable ${of.name}?`, 'Enable', 'The user can log in again.', () =>
-                  must(client.POST('/users/{name}/enable', path)),
+                ask(
+                  {
+                    title: `Enable ${of.name}?`,
+                    verb: 'Enable',
+                    text: 'The user can log in again.',
+                    command: 'enable',
+                  },
+                  () => must(client.POST('/users/{name}/enable', path)),
                 ),
             }
           : {
               title: 'Disable',
               onClick: () =>
                 ask(
-                  `Disable ${of.name}?`,
-                  'Disable',
-                  'All sessions end, and no token is good any more.',
+                  {
+                    title: `Disable ${of.name}?`,
+                    verb: 'Disable',
+                    text: 'All sessions end, and no token is good any more.',
+                    command: 'disable',
+                    danger: true,
+                  },
                   () => must(client.POST('/users/{name}/disable', path)),
-                  true,
                 ),
             },
         {
           title: 'Delete',
           onClick: () =>
             ask(
-              `Delete ${of.name}?`,
-              'Delete',
-              'What the user did stays in the audit trail.',
+              {
+                title: `Delete ${of.name}?`,
+                verb: 'Delete',
+                text: 'What the user did stays in the audit trail.',
+                command: 'delete',
+                danger: true,
+              },
               () => must(client.DELETE('/users/{name}', path)),
-              true,
             ),
         },
       ]}
@@ -319,6 +347,7 @@ function RoleDialog({ of, close, changed }: { of: User; close: () => void; chang
       <FormGroup label="Role" fieldId="role">
         <RoleSelect id="role" role={role} set={setRole} />
       </FormGroup>
+      <Command>{`directorctl users role ${quoted(of.name)} ${role}`}</Command>
     </Ask>
   )
 }
