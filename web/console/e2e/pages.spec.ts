@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test'
-import { accessible, expect, login, picture, tabTo, test } from './fixtures'
+import { accessible, clusterOf, expect, login, picture, tabTo, test } from './fixtures'
 
 test.beforeAll(({ director }) => director.settle())
 
@@ -49,7 +49,6 @@ const pages = [
   '/nowhere',
 ]
 
-// What a page is made of does not depend on its colours: one visit has every rule once, and those of colours for each look.
 for (const part of [0, 1]) {
   const some = pages.filter((_, i) => i % 2 === part)
   test(`every page is accessible, in each look, and fits into 320 pixels: ${part + 1} of 2`, async ({
@@ -58,25 +57,58 @@ for (const part of [0, 1]) {
   }) => {
     test.setTimeout(some.length * 60_000)
     await login(page, director)
-    for (const path of some) {
-      await test.step(path, async () => {
-        const name = path.replaceAll(/\W+/g, '-')
-        await page.goto(path)
-        await expect(page.getByRole('heading', { level: 1 })).toBeVisible()
-        await expect(page.locator('.loading')).toHaveCount(0)
-        await expect(page.getByRole('alert')).toHaveCount(0)
-        await picture(page, `light ${name}`)
-        await accessible(page)
-        await page.emulateMedia({ colorScheme: 'dark' })
-        await picture(page, `dark ${name}`)
-        await accessible(page, 'colours')
-        await page.emulateMedia({ colorScheme: null, forcedColors: 'active' })
-        await picture(page, `forced colours ${name}`)
-        await accessible(page, 'colours')
-        await page.emulateMedia({ forcedColors: null })
-        await fitsIntoANarrowWindow(page, path, name)
-      })
-    }
+    for (const path of some) await looksRight(page, path)
+  })
+}
+
+test('so are the pages of a plan and its steps, of a node and of a campaign', async ({ page, director }) => {
+  director.apply(clusterOf('seen', { labels: 'of: pages' }))
+  const plan = JSON.parse(director.ctl('plan', 'seen', '-o', 'json')) as { id: string }
+  director.ctl('start', plan.id, '--wait', '--yes')
+  const campaign = JSON.parse(
+    director.ctl(
+      'campaign',
+      'create',
+      'seen',
+      '--patch',
+      '{"maintenance": {"window": 2}}',
+      '-l',
+      'of=pages',
+      '-o',
+      'json',
+    ),
+  ) as { id: string }
+  const paths = [
+    ...['summary', 'nodes', 'timeline', 'steps', 'documents', 'events'].map((tab) => `/plans/${plan.id}/${tab}`),
+    `/plans/${plan.id}/steps/${encodeURIComponent('workers/seen-worker-1')}`,
+    '/clusters/seen/nodes/seen-worker-1',
+    '/clusters/seen/nodes/seen-worker-1/console',
+    `/campaigns/${campaign.id}`,
+  ]
+  test.setTimeout((paths.length + 4) * 60_000)
+  await login(page, director)
+  for (const path of paths) await looksRight(page, path)
+})
+
+// looksRight opens a page in each look. What a page is made of does not depend on its colours: one visit has every rule
+// once, and those of colours for each look.
+async function looksRight(page: Page, path: string): Promise<void> {
+  await test.step(path, async () => {
+    const name = path.replaceAll(/\W+/g, '-')
+    await page.goto(path)
+    await expect(page.getByRole('heading', { level: 1 })).toBeVisible()
+    await expect(page.locator('.loading')).toHaveCount(0)
+    await expect(page.getByRole('alert')).toHaveCount(0)
+    await picture(page, `light ${name}`)
+    await accessible(page)
+    await page.emulateMedia({ colorScheme: 'dark' })
+    await picture(page, `dark ${name}`)
+    await accessible(page, 'colours')
+    await page.emulateMedia({ colorScheme: null, forcedColors: 'active' })
+    await picture(page, `forced colours ${name}`)
+    await accessible(page, 'colours')
+    await page.emulateMedia({ forcedColors: null })
+    await fitsIntoANarrowWindow(page, path, name)
   })
 }
 
