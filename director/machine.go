@@ -12,6 +12,8 @@ type Role string
 const (
 	RoleMaster Role = "master" // control plane and etcd member
 	RoleWorker Role = "worker" // workload alone
+	// RoleDirector is of the VM of another director, which is a node of no cluster.
+	RoleDirector Role = "director"
 )
 
 // drillMark ends the uid of a restore drill.

@@ -842,6 +842,35 @@ class DirectorAuthorityChange(_DirectorAuthorityChange, total=False):
     force: bool
 
 
+class _DirectorPlanRequest(TypedDict):
+    operation: str
+
+
+class DirectorPlanRequest(_DirectorPlanRequest, total=False):
+    delete_data: bool
+
+
+class _DirectorVM(TypedDict):
+    created_at: str
+    generation: int
+    name: str
+    provider: str
+    status: str
+
+
+class DirectorVM(_DirectorVM, total=False):
+    address: str
+    certificate: str
+    endpoint: str
+    host: str
+    plan: str
+    plan_status: str
+
+
+class DirectorVMs(TypedDict):
+    items: list[DirectorVM]
+
+
 class _DiscoverRequest(TypedDict):
     document: str
 
@@ -3539,6 +3568,16 @@ class Client:
             answer="json",
         )
 
+    def list_directors(self) -> DirectorVMs:
+        """List the other directors whose VMs this one makes.
+
+        None of them is asked.
+        """
+        return self._request(
+            "GET", "/directors",
+            answer="json",
+        )
+
     def list_disks(
         self,
         *,
@@ -3938,6 +3977,18 @@ class Client:
         return self._request(
             "POST", "/logout",
             answer="none",
+        )
+
+    def make_director_plan(self, name: str, body: DirectorPlanRequest, *, idempotency_key: str | None = None) -> Plan:
+        """Freeze a plan for the VM of another director.
+
+        Nothing happens to the VM until the plan is started, as those of clusters are.
+        """
+        return self._request(
+            "POST", f"/directors/{_quote(name)}/plans",
+            headers={"Idempotency-Key": idempotency_key},
+            body=body, kind="json",
+            answer="json",
         )
 
     def make_plan(self, name: str, body: PlanRequest, *, idempotency_key: str | None = None) -> Plan:

@@ -159,6 +159,9 @@ var columns = map[model.Kind][][2]string{
 	model.KindNotification:         {{"ABOUT", "about"}, {"TO", "mail.to"}, {"URL", "webhook.url"}, {"GROUP", "group"}},
 	model.KindConsul:               {{"DATACENTER", "datacenter"}, {"DOMAIN", "domain"}, {"ADDRESSES", "addresses"}},
 	model.KindCertificateAuthority: {{"TYPE", "type"}, {"LIFE", "life"}},
+	model.KindDirector: {
+		{"PROVIDER", "provider"}, {"NETWORK", "network"}, {"ADDRESS", "address"}, {"HOSTNAME", "hostname"},
+	},
 	model.KindGrant: {
 		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
 	},

@@ -205,6 +205,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	clusters.providers(api)
 	clusters.consuls(api)
 	clusters.authorities(api)
+	clusters.directors(api)
 	clusters.ownAuthority(api)
 	clusters.capacity(api)
 	clusters.networks(api)

@@ -63,6 +63,7 @@ type Ports struct {
 	Appliance     Appliance
 	Authorities   Authorities
 	OwnAuthority  OwnAuthority
+	Directors     Directors
 }
 
 // Issuer is what the API offers of the director as the issuer of tokens.

@@ -13,10 +13,8 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/daemon"
 )
 
 func somewhere(t *testing.T) Place {
@@ -110,50 +108,6 @@ func TestWrite(t *testing.T) {
 	}
 	if _, err := os.Stat(p.data("setup/certificate.key")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the key of a former certificate is still there: %v", err)
-	}
-}
-
-// What the appliance writes is a configuration that the director takes, with the settings of the administrator over it.
-func TestConfig(t *testing.T) {
-	t.Parallel()
-	p := somewhere(t)
-	s, err := Read(good())
-	if err != nil {
-		t.Fatal(err)
-	}
-	load := func(own string, s Setup, addresses ...netip.Addr) (daemon.Config, error) {
-		t.Helper()
-		if err := p.directories(); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(p.data(OwnConfig), []byte(own), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Write(t.Context(), s, addresses); err != nil {
-			return daemon.Config{}, err
-		}
-		return daemon.LoadConfig(p.etc("director/director.yaml"))
-	}
-	c, err := load("", s)
-	if err != nil || c.Address.String() != "192.0.2.10" || c.Listen != ":443" || c.StateDir != p.data("director") {
-		t.Errorf("%+v, %v", c, err)
-	}
-	if c, err = load("forks: 3\nlisten: :8443\n", s); err != nil || c.Forks != 3 || c.Listen != ":8443" {
-		t.Errorf("with own settings: %+v, %v", c, err)
-	}
-	for own, want := range map[string]string{"stateDir: /tmp\n": "stateDir", "a: [": OwnConfig} {
-		if _, err := load(own, s); director.KindOf(err) != director.KindInvalid || !strings.Contains(Explain(err), want) {
-			t.Errorf("%q: %v", own, err)
-		}
-	}
-	s.Address, s.Gateway = netip.Prefix{}, netip.Addr{}
-	if c, err = load("", s, netip.MustParseAddr("198.51.100.7")); err != nil || c.Address.String() != "198.51.100.7" {
-		t.Errorf("by DHCP: %+v, %v", c, err)
-	}
-	text, err := os.ReadFile(p.etc("director/director.yaml"))
-	var any map[string]any
-	if err != nil || yaml.Unmarshal(text, &any) != nil || any["runDir"] != nil {
-		t.Errorf("%s, %v: runDir is systemd's", text, err)
 	}
 }
 

@@ -206,7 +206,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 		fetch:     b.peers.fetcher(b.db, b.files),
 		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
 		own:     b.ownAuthority(b.db, b.env, b.server),
-		backups: b.backups, room: health{b.Daemon}.room,
+		backups: b.backups, room: health{b.Daemon}.room, directors: directorRecords{b.db, b.vault(b.db, b.box)},
 		logsOf: b.logsOf, peers: b.peers.ask,
 		support: b.support(b.db, b.build, b.hands.playbook, b.tree, b.env.Push.Password),
 		director: planner.Director{

@@ -26,7 +26,7 @@ type certificateStore struct{ *store.Store }
 
 // Machines returns the machines of all clusters.
 func (s certificateStore) Machines(ctx context.Context) ([]director.Machine, error) {
-	return s.Store.Machines(ctx, store.MachineFilter{})
+	return s.Store.Machines(ctx, store.MachineFilter{Nodes: true})
 }
 
 // inventoryOf returns the inventory of certificates of this director and its clusters.

@@ -27,7 +27,7 @@ type consulStore struct{ *store.Store }
 
 // Machines returns the machines of all clusters.
 func (s consulStore) Machines(ctx context.Context) ([]director.Machine, error) {
-	return s.Store.Machines(ctx, store.MachineFilter{})
+	return s.Store.Machines(ctx, store.MachineFilter{Nodes: true})
 }
 
 // aliveIn asks for the ids of the directors that give signs of life.

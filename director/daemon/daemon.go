@@ -32,6 +32,7 @@ import (
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/campaigns"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/console"
 	"github.com/director-kaas/kaas/director/discovery"
 	"github.com/director-kaas/kaas/director/documents"
@@ -262,7 +263,8 @@ func (d *Daemon) environment(
 			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
 		Backups: d.backups, DirectorBackups: d.saves, Transfer: h.transfer,
-		Journal: db, Hooks: hooks.Asker{Store: db, Now: time.Now},
+		Directors: directorRecords{db, d.vault(db, box)},
+		Journal:   db, Hooks: hooks.Asker{Store: db, Now: time.Now},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
@@ -282,7 +284,7 @@ func (d *Daemon) environment(
 			return filepath.Join(runs, planID, strings.ReplaceAll(step, "/", "_")+"."+strconv.Itoa(attempt)+".jsonl")
 		},
 	}
-	return env, nil
+	return h.withDoorbell(env), nil
 }
 
 // ports puts what the API offers behind its ports.
@@ -303,6 +305,7 @@ func (d *Daemon) ports(
 		Appliance:    s.upgrades,
 		Authorities:  s.outer,
 		OwnAuthority: s.own,
+		Directors:    clusters.Directors{Store: s.db, Certificate: s.env.DirectorCertificate},
 		Shells:       d.shells(s, h),
 		Certificates: s.inventory,
 		Scopes:       s.db,

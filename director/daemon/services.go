@@ -60,6 +60,7 @@ type parts struct {
 	outer     *authorities.Service
 	own       *certificates.OwnAuthority
 	room      func() error // for another plan
+	directors directorRecords
 }
 
 // services are what can be asked of the director.
@@ -104,6 +105,7 @@ func newServices(p parts) services {
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
 		Certificates: p.inventory, Backups: p.backups, Room: p.room, Outer: p.outer,
 		CopiesDatabase: p.cfg.Database == "",
+		FirstBoots:     p.directors,
 	})
 	conf := nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),

@@ -27,7 +27,7 @@ func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.En
 		Machines: func(
 			ctx context.Context,
 		) ([]director.Machine, error) {
-			return db.Machines(ctx, store.MachineFilter{})
+			return db.Machines(ctx, store.MachineFilter{Nodes: true})
 		},
 		Connect: func(ctx context.Context, uid, name, endpoint string) (certificates.Cluster, error) {
 			api, err := env.Cluster(ctx, uid, name, endpoint)

@@ -34,6 +34,7 @@ type hands struct {
 	nodes     func(steps.Backends) steps.Nodes           // nil for the real ones
 	connect   func(kubeconfig []byte) (steps.API, error) // nil for the real one
 	transfer  steps.Transfer                             // nil for the real one
+	ring      func(steps.Nodes) steps.Doorbell           // nil for the real one
 }
 
 // shells opens shells on nodes.
@@ -92,11 +93,31 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 		},
 		providers: append([]string{model.ProviderSim}, realProviders...), playbook: s.Playbook(),
 		nodes:   func(b steps.Backends) steps.Nodes { return simulatedNodes{b, s} },
+		ring:    pretendReady,
 		connect: func(kubeconfig []byte) (steps.API, error) { return s.Connect(kubeconfig) }, transfer: s,
 	}, nil
 }
 
 func (h hands) simulates() bool { return slices.Contains(h.providers, model.ProviderSim) }
+
+// withDoorbell has directors that only pretend asked as such.
+func (h hands) withDoorbell(env steps.Env) steps.Env {
+	if h.ring != nil {
+		env.Ring, env.Steady = h.ring(env.Nodes), time.Millisecond
+	}
+	return env
+}
+
+// pretendReady asks directors that only pretend: they are ready when their VMs have booted.
+func pretendReady(nodes steps.Nodes) steps.Doorbell {
+	return func(ctx context.Context, m director.Machine, _, _ string) error {
+		booted, err := nodes.CloudInit(ctx, m, "")
+		if err == nil && booted == "" {
+			err = director.Errorf(director.KindUnavailable, "simulate.ready", "%s boots", m.Name)
+		}
+		return err
+	}
+}
 
 // simulatedNodes opens the back end first: the document of a provider says how long its VMs take to boot.
 type simulatedNodes struct {

@@ -28,6 +28,9 @@ func (s *Service) checkConfined(d *model.Document) []director.Field {
 	if d.Image != nil {
 		look(s.c.Confine.Images, "imageDirs", "source", d.Image.Source)
 	}
+	if d.Director != nil {
+		look(s.c.Confine.Images, "imageDirs", "image.source", d.Director.Image.Source)
+	}
 	if d.Release != nil {
 		look(s.c.Confine.Bundles, "bundleDirs", "bundle", d.Release.Bundle)
 	}

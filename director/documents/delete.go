@@ -3,6 +3,7 @@ package documents
 import (
 	"context"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -38,11 +39,12 @@ func (s *Service) DeleteDocumentIf(ctx context.Context, actor string, ref model.
 		if err != nil {
 			return err
 		}
+		whole := ref.Kind == model.KindCluster || ref.Kind == model.KindDirector
 		if i := slices.IndexFunc(docs, func(
 			d model.Stored,
 		) bool {
 			return d.Ref() == ref
-		}); i >= 0 && ref.Kind == model.KindCluster {
+		}); i >= 0 && whole {
 			if err := forget(tx, docs[i], actor, s.c.Now()); err != nil {
 				return err
 			}
@@ -90,17 +92,17 @@ func (s *Service) mayDelete(ctx context.Context, doc model.Stored) ([]director.P
 	return s.c.Images.Places(ctx, doc, docs)
 }
 
-// forget removes a cluster's document with the record of what was installed, its secrets and the plans that could be
-// moved on. It refuses while the cluster has machines, or while a plan holds it.
+// forget removes the document of a cluster or a director with the record of what was installed, its secrets and the
+// plans that could be moved on. It refuses while that has machines, or while a plan holds it.
 func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 	const op = "documents.delete"
-	name := doc.Metadata.Name
+	name, what := doc.Metadata.Name, strings.ToLower(string(doc.Kind))
 	holders, err := tx.PlansIn(name, plan.ActiveStatuses()...)
 	if err != nil {
 		return err
 	}
 	if len(holders) > 0 {
-		return director.Errorf(director.KindConflict, op, "plan %s holds cluster %s", holders[0], name).
+		return director.Errorf(director.KindConflict, op, "plan %s holds %s %s", holders[0], what, name).
 			WithHint("wait for its end, or stop it with: directorctl cancel %s", holders[0])
 	}
 	machines, err := tx.Living(doc.UID)
@@ -116,11 +118,15 @@ func forget(tx *store.Tx, doc model.Stored, by string, at time.Time) error {
 			WithHint("the director deletes it by itself; then delete the document")
 	}
 	if len(machines) > 0 {
-		return director.Errorf(director.KindConflict, op, "cluster %s has %d VMs", name, len(machines)).
-			WithHint("plan its deletion: directorctl delete cluster %s", name)
+		plans := "directorctl delete cluster "
+		if doc.Kind == model.KindDirector {
+			plans = "directorctl director delete "
+		}
+		return director.Errorf(director.KindConflict, op, "%s %s has %d VMs", what, name, len(machines)).
+			WithHint("plan its deletion: %s%s", plans, name)
 	}
 	stopped := []plan.Status{plan.StatusPlanned, plan.StatusApproved, plan.StatusFailed, plan.StatusCancelled}
-	if err := tx.DiscardPlans(name, "the document of the cluster was deleted", by, at, stopped...); err != nil {
+	if err := tx.DiscardPlans(name, "the document of the "+what+" was deleted", by, at, stopped...); err != nil {
 		return err
 	}
 	return tx.ForgetCluster(doc.UID, name)

@@ -115,6 +115,8 @@ func (d dependence) refusals(list []model.FieldChange) ([]director.Field, error)
 		return d.provider(list)
 	case model.KindCluster:
 		return d.cluster(list)
+	case model.KindDirector:
+		return d.director(list)
 	case model.KindImage, model.KindRelease, model.KindSchedule, model.KindIdentityProvider, model.KindProject,
 		model.KindGrant, model.KindBackupTarget, model.KindConsul, model.KindHook,
 		model.KindNotification, model.KindCertificateAuthority:
@@ -268,6 +270,19 @@ func samePlace(c model.FieldChange) bool {
 		return strings.ToLower(driver+" "+u.Hostname()) + " " + strings.Trim(u.Path, "/")
 	}
 	return place(c.Was) == place(c.Is)
+}
+
+// director keeps a director's VM where it is.
+func (d dependence) director(list []model.FieldChange) ([]director.Field, error) {
+	machines, err := d.Machines(store.MachineFilter{ClusterUID: d.was.UID})
+	if err != nil || len(machines) == 0 {
+		return nil, err
+	}
+	var out []director.Field
+	for _, c := range list {
+		out = append(out, d.field(c, "its VM is there", "take the change back, or make another director"))
+	}
+	return out, nil
 }
 
 // cluster keeps a running cluster at what it was installed with.

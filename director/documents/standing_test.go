@@ -57,6 +57,17 @@ spec:
   masters: {count: 1}
   workers: [{name: w, count: 1}]
   pods: {cidr: 10.244.0.0/16}
+---
+apiVersion: kaas/v1
+kind: Director
+metadata: {name: outer}
+spec:
+  provider: virt
+  network: nfs
+  host: h1
+  credentials: outer-admin
+  dataDisk: 100GiB
+  image: {sha256: "0000000000000000000000000000000000000000000000000000000000000000"}
 `
 
 // edit is a change of a document: the text instead of another.
@@ -117,6 +128,16 @@ var refusedEdits = map[string]edit{
 	"Cluster spec.masters.count": {
 		"Cluster", "runs", "masters: {count: 1}\n", "masters: {count: 3}\n  api: {vip: 10.90.0.5}\n",
 	},
+	"Director spec.provider": {
+		"Director", "outer", "provider: virt\n  network: nfs\n  host: h1", "provider: lab\n  network: net",
+	},
+	"Director spec.network": {"Director", "outer", "network: nfs", "network: br"},
+	"Director spec.host":    {"Director", "outer", "host: h1", "host: h2"},
+	"Director spec.address": {"Director", "outer", "host: h1", "address: 10.90.0.50"},
+	"Director spec.hostname": {
+		"Director", "outer", "host: h1", "host: h1\n  hostname: other.example.org",
+	},
+	"Director spec.dataDisk":                  {"Director", "outer", "100GiB", "200GiB"},
 	"Network spec.pool.from of another range": {"Network", "nfs", "10.90.0.10-10.90.0.20", "10.90.0.50-10.90.0.60"},
 }
 
@@ -147,10 +168,11 @@ var acceptedEdits = map[string]edit{
 	"another route": {
 		"Network", "nfs", "pool:", "routes: [{to: 10.1.0.0/16, via: 10.90.0.3}], pool:",
 	},
-	"a hole where no machine is": {"Network", "nfs", "{ranges", "{exclude: [10.90.0.19], ranges"},
-	"one worker more":            {"Cluster", "runs", "{name: w, count: 1}", "{name: w, count: 2}"},
-	"larger masters":             {"Cluster", "runs", "{count: 1}", "{count: 1, cpus: 4}"},
-	"nothing":                    {"Cluster", "runs", "", ""},
+	"a hole where no machine is":  {"Network", "nfs", "{ranges", "{exclude: [10.90.0.19], ranges"},
+	"one worker more":             {"Cluster", "runs", "{name: w, count: 1}", "{name: w, count: 2}"},
+	"larger masters":              {"Cluster", "runs", "{count: 1}", "{count: 1, cpus: 4}"},
+	"nothing":                     {"Cluster", "runs", "", ""},
+	"another image of a director": {"Director", "outer", "{sha256: \"0", "{sha256: \"1"},
 }
 
 const adminKey = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIMBe3Lkx1Wd8XFJdJ5dEhvmEEHsLQYmoLY4n0UfLZkYi"
@@ -214,7 +236,7 @@ func TestFieldsThatMachinesDependOnAreRefused(t *testing.T) {
 		}
 	}
 	// A kept disk holds its host as a machine does.
-	for _, id := range []string{"m1", "m2", "m3", "m4"} {
+	for _, id := range []string{"m1", "m2", "m3", "m4", "m5"} {
 		if err := l.Store.BuryMachine(t.Context(), id, time.Now()); err != nil {
 			t.Fatal(err)
 		}
@@ -258,10 +280,16 @@ func openStanding(t *testing.T) *lab {
 			Network: network, Address: address, MAC: "52:54:00:00:00:0" + id[1:],
 		}
 	}
+	other, err := l.Document(ctx, model.Ref{Kind: model.KindDirector, Name: "outer"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	outer := machine("m5", "virt", "", "nfs", "10.90.0.13")
+	outer.Cluster, outer.ClusterUID, outer.Name, outer.Role = "outer", other.UID, "outer", director.RoleDirector
 	err = l.AddPlan(ctx, "p1", true, machine(
 		"m1", "virt", "h1", "nfs", "10.90.0.12",
 	), machine("m2", "virt", "h1", "br", "10.91.0.12"),
-		machine("m3", "vc", "", "pg", "10.92.0.12"), machine("m4", "lab", "h1", "net", "10.64.1.9"))
+		machine("m3", "vc", "", "pg", "10.92.0.12"), machine("m4", "lab", "h1", "net", "10.64.1.9"), outer)
 	if err == nil {
 		err = l.Store.Update(ctx, func(tx *store.Tx) error {
 			return tx.PutInstalled(store.Installed{

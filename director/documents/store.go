@@ -136,6 +136,8 @@ func unsigned(d model.Document) string {
 		return d.Image.Unsigned
 	case d.Release != nil:
 		return d.Release.Unsigned
+	case d.Director != nil:
+		return d.Director.Image.Unsigned
 	}
 	return ""
 }

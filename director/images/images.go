@@ -97,7 +97,7 @@ func (s *Service) List(ctx context.Context) ([]View, error) {
 	}
 	for i, f := range list {
 		files[f.SHA256] = &list[i]
-		if _, used := u.Files[f.SHA256]; !used {
+		if _, used := u.Files[f.SHA256]; !used || u.appliances[f.SHA256] {
 			loose = append(loose, f)
 		}
 	}
@@ -135,11 +135,16 @@ type imageUse struct {
 	docs      map[string]model.Stored // of images, by name
 	users     map[string][]string     // clusters of an image, by the name of its document
 	providers map[string]bool         // that there are
-	brought   []director.ProviderImage
+	// appliances are the checksums of the files that directors alone name.
+	appliances map[string]bool
+	brought    []director.ProviderImage
 }
 
 func (s *Service) imageUse(ctx context.Context) (imageUse, error) {
-	u := imageUse{docs: map[string]model.Stored{}, users: map[string][]string{}, providers: map[string]bool{}}
+	u := imageUse{
+		docs: map[string]model.Stored{}, users: map[string][]string{}, providers: map[string]bool{},
+		appliances: map[string]bool{},
+	}
 	docs, err := s.store.Documents(ctx, "")
 	if err != nil {
 		return u, err
@@ -152,6 +157,13 @@ func (s *Service) imageUse(ctx context.Context) (imageUse, error) {
 			u.users[d.Cluster.Image] = append(u.users[d.Cluster.Image], d.Metadata.Name)
 		case d.Provider != nil:
 			u.providers[d.Metadata.Name] = true
+		case d.Director != nil && d.Director.Image.Source == "":
+			u.appliances[d.Director.Image.SHA256] = true
+		}
+	}
+	for _, d := range u.docs {
+		if d.Image.Source == "" {
+			delete(u.appliances, d.Image.SHA256)
 		}
 	}
 	if u.Usage, err = usage.Of(ctx, s.store, docs); err != nil {

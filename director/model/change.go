@@ -145,6 +145,13 @@ var effects = map[Kind]map[string]FieldEffect{
 	KindCertificateAuthority: of(Later, "authorities that are issued from then on are by it", "spec.type",
 		"spec.certificate", "spec.credentials", "spec.subject", "spec.stepCA.url", "spec.stepCA.rootFingerprint",
 		"spec.stepCA.provisioner", "spec.stepCA.credentials", "spec.life", "spec.leastLife"),
+	KindDirector: merged(
+		of(Refused, "the VM is there", "spec.provider", "spec.network", "spec.host", "spec.address", "spec.hostname",
+			"spec.dataDisk"),
+		of(Later, whyNew, "spec.cpus", "spec.memory", "spec.disk", "spec.image.source", "spec.image.sha256",
+			"spec.image.unsigned"),
+		of(Later, "the VM is told at its first boot alone", "spec.sshKeys", "spec.credentials", "spec.certificate"),
+	),
 	KindBackupTarget: of(Later, "no machine depends on it; later backups follow it", "spec.type", "spec.directory",
 		"spec.s3.url", "spec.s3.bucket", "spec.s3.prefix", "spec.s3.region", "spec.s3.credentials", "spec.s3.ca",
 		"spec.recipients", "spec.retention.count", "spec.retention.days"),

@@ -39,6 +39,8 @@ func (d *Document) References() []Ref {
 			refs = append(refs, Ref{KindCertificateAuthority, c.Certificates.Authority})
 		}
 		return append(refs, c.Backup.references()...)
+	case d.Director != nil:
+		return []Ref{{KindProvider, d.Director.Provider}, {KindNetwork, d.Director.Network}}
 	case d.Project != nil:
 		return d.Project.references()
 	case d.Grant != nil:
@@ -66,6 +68,8 @@ func Check(d *Document, all Set) error {
 			v.clusterAgainst(d.Cluster, all)
 			v.inProject(d.Cluster, all)
 			v.discoveryAgainst(d.Cluster, all)
+		case d.Director != nil:
+			v.directorAgainst(d, all)
 		case d.Consul != nil:
 			v.consulAgainst(d, all)
 		case d.Project != nil:

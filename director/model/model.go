@@ -31,13 +31,14 @@ const (
 	KindNotification     Kind = "Notification"
 
 	KindCertificateAuthority Kind = "CertificateAuthority"
+	KindDirector             Kind = "Director"
 )
 
 // Kinds returns every kind in the order of application.
 func Kinds() []Kind {
 	return []Kind{
 		KindProvider, KindImage, KindRelease, KindNetwork, KindProject, KindBackupTarget, KindConsul,
-		KindCertificateAuthority, KindCluster, KindSchedule, KindIdentityProvider, KindGrant, KindHook,
+		KindCertificateAuthority, KindCluster, KindDirector, KindSchedule, KindIdentityProvider, KindGrant, KindHook,
 		KindNotification,
 	}
 }
@@ -68,6 +69,7 @@ type Document struct {
 	Notification     *Notification
 
 	CertificateAuthority *CertificateAuthority
+	Director             *Director
 }
 
 // Ref names a document.
@@ -113,6 +115,8 @@ func (d *Document) Spec() any {
 		return ensure(&d.Notification)
 	case KindCertificateAuthority:
 		return ensure(&d.CertificateAuthority)
+	case KindDirector:
+		return ensure(&d.Director)
 	}
 	return nil
 }

@@ -27,6 +27,7 @@ var kindMeaning = map[Kind]string{
 		"[Consul](../operate/consul.md).",
 	KindCertificateAuthority: "Who issues the certificate authorities of clusters; see " +
 		"[outer certificate authorities](../operate/outer-ca.md).",
+	KindDirector:     "The VM of another director; see [directors that a director makes](../operate/directors.md).",
 	KindBackupTarget: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
 	KindHook: "An endpoint that plans tell of their phases, or ask before they continue; see " +
 		"[hooks](../operate/hooks.md).",

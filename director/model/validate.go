@@ -33,7 +33,7 @@ func Validate(d *Document) (warnings []string, err error) {
 	}
 	switch d.Kind {
 	case KindCluster, KindNetwork, KindProvider, KindSchedule, KindIdentityProvider, KindProject, KindGrant,
-		KindBackupTarget, KindConsul, KindHook, KindNotification, KindCertificateAuthority:
+		KindBackupTarget, KindConsul, KindHook, KindNotification, KindCertificateAuthority, KindDirector:
 		v.match(
 			"metadata.name", d.Metadata.Name, labelPattern, "letters a-z, digits and dashes, beginning with a letter",
 			40,
@@ -77,6 +77,8 @@ func Validate(d *Document) (warnings []string, err error) {
 		v.notification(d.Notification)
 	case KindCertificateAuthority:
 		v.certificateAuthority(d.CertificateAuthority)
+	case KindDirector:
+		v.director(d.Director)
 	}
 	return v.warnings, v.invalid()
 }

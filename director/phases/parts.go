@@ -110,7 +110,7 @@ func (s *Service) machinesAt(ctx context.Context, r director.PhaseRequest) ([]di
 	if err != nil {
 		return nil, err
 	}
-	all, err := s.Store.Machines(ctx, store.MachineFilter{Provider: r.Provider})
+	all, err := s.Store.Machines(ctx, store.MachineFilter{Provider: r.Provider, Nodes: true})
 	if err != nil {
 		return nil, err
 	}

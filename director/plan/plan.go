@@ -49,6 +49,9 @@ const (
 	NodeDelete         Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
 	NodeRejoin         Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
 	NodeReplace        Operation = "node.replace" // deleted, its VM created again, and rejoined
+	// DirectorCreate makes the VM of another director, and DirectorDelete takes it away.
+	DirectorCreate Operation = "director.create"
+	DirectorDelete Operation = "director.delete"
 )
 
 // Operations returns every operation.
@@ -57,9 +60,12 @@ func Operations() []Operation {
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
 		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterSSHAuthority,
 		ClusterConsul, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
-		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace,
+		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace, DirectorCreate, DirectorDelete,
 	}
 }
+
+// OnDirector reports whether o is for the VM of another director, and not for a cluster.
+func (o Operation) OnDirector() bool { return strings.HasPrefix(string(o), "director.") }
 
 // OnNodes reports whether o is for nodes that a request names.
 func (o Operation) OnNodes() bool { return strings.HasPrefix(string(o), "node.") }
@@ -133,13 +139,13 @@ type Content struct {
 	Format    int             `json:"format,omitempty"` // see Format; 0 in plans of format 1
 	Operation Operation       `json:"operation"`
 	Request   Request         `json:"request,omitzero"` // from which the same plan is made again at the start
-	Cluster   string          `json:"cluster"`
-	Summary   string          `json:"summary"`         // one sentence for people
-	Playbooks string          `json:"playbooks"`       // hash of the tree of playbooks and templates that the run uses
-	Models    []ModelRef      `json:"models"`          // the documents it was made from
-	Machines  []Machine       `json:"machines"`        // reserved with their addresses when the plan starts
-	Facts     json.RawMessage `json:"facts,omitempty"` // what inventories are rendered from
-	Steps     []Step          `json:"steps"`           // in an order in which they could run one by one
+	Cluster   string          `json:"cluster"`          // its name; of an operation on a director the name of that
+	Summary   string          `json:"summary"`          // one sentence for people
+	Playbooks string          `json:"playbooks"`        // hash of the tree of playbooks and templates that the run uses
+	Models    []ModelRef      `json:"models"`           // the documents it was made from
+	Machines  []Machine       `json:"machines"`         // reserved with their addresses when the plan starts
+	Facts     json.RawMessage `json:"facts,omitempty"`  // what inventories are rendered from
+	Steps     []Step          `json:"steps"`            // in an order in which they could run one by one
 	Windows   []Window        `json:"windows,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`
 	Approvals []string        `json:"approvals,omitempty"` // what a person has to agree to before a start, one sentence each

@@ -153,11 +153,15 @@ func (d *builder) releasePush() string {
 
 func (d *builder) imageEnsure() string {
 	c := d.w.Cluster.Cluster
+	document := c.Image
+	if d.w.ofDirector() { // it has no document of its own
+		document = ""
+	}
 	return d.add(plan.Step{
 		ID: step.ImageEnsure + "/" + c.Image, Kind: step.ImageEnsure,
 		Title: "Bring image " + c.Image + " to provider " + c.Provider,
 		Params: encode(step.ImageParams{
-			Provider: c.Provider, Name: d.w.image(), Document: c.Image, Image: *d.w.Image.Image,
+			Provider: c.Provider, Name: d.w.image(), Document: document, Image: *d.w.Image.Image,
 		}),
 		Effects:  []plan.Effect{{Verb: "create", Object: "image", Name: c.Image, Detail: "unless it is there"}},
 		Attempts: 5, Timeout: 30 * time.Minute, Estimate: 15 * time.Second,
@@ -383,6 +387,9 @@ func (w World) vmParams(m sized) step.VMParams {
 	w.nicParams(&p, m)
 	p.VM = m.vm
 	p.VM.Interfaces = nil
+	if w.ofDirector() {
+		p.Appliance = w.Cluster.Director
+	}
 	return p
 }
 

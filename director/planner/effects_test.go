@@ -94,7 +94,7 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 	}
 	unknown := []model.Kind{ // no plan does anything about them
 		model.KindSchedule, model.KindIdentityProvider, model.KindProject, model.KindGrant, model.KindBackupTarget,
-		model.KindConsul, model.KindHook, model.KindNotification, model.KindCertificateAuthority,
+		model.KindConsul, model.KindHook, model.KindNotification, model.KindCertificateAuthority, model.KindDirector,
 	}
 	for _, kind := range model.Kinds() {
 		for _, path := range model.Leaves(kind) {

@@ -16,7 +16,7 @@ import (
 // World is everything that a plan is made from.
 type World struct {
 	Director Director
-	Cluster  model.Stored
+	Cluster  model.Stored // of the VM of a director what OfDirector makes of its document
 	Provider model.Stored
 	Network  model.Stored
 	Image    model.Stored
@@ -105,6 +105,9 @@ type Installed struct {
 func (w World) refs() []plan.ModelRef {
 	var refs []plan.ModelRef
 	docs := []model.Stored{w.Provider, w.Image, w.Release, w.Network, w.Cluster}
+	if w.ofDirector() { // its document has the image
+		docs = []model.Stored{w.Provider, w.Network, w.Cluster}
+	}
 	for _, name := range slices.Sorted(maps.Keys(w.Underlays)) {
 		docs = append(docs, w.Underlays[name].Stored)
 	}

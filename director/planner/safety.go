@@ -51,7 +51,10 @@ const (
 	safeDrill    = "the cluster runs as before: a drill touches no node of it, and its VM is deleted by itself"
 	safeSnapshot = "the cluster runs and the worker is in use; its VM still has a snapshot, which grows with what " +
 		"the VM writes"
-	safeShared = "the cluster runs; what all nodes share may still be as it was before"
+	safeNoDirector = "the director does not exist yet; nothing is managed by it"
+	safeStarted    = "the director may run already; only the record of it is missing"
+	safeDirector   = "the director is being taken away; the clusters that it made run on"
+	safeShared     = "the cluster runs; what all nodes share may still be as it was before"
 )
 
 // safety is the table behind Step.Safety: by operation, and then by the kind of step or, for a play, by the name of its
@@ -112,6 +115,8 @@ var safety = map[plan.Operation]map[string]string{
 		step.ConsulToken:      safeDeleted,
 		step.ConsulAgents:     safeDeleted,
 	},
+	plan.DirectorCreate: {"": safeNoDirector, step.DirectorReady: safeStarted, step.DirectorRecord: safeStarted},
+	plan.DirectorDelete: {"": safeDirector},
 }
 
 // onNodes is the part of the table for work on nodes of a cluster that runs.

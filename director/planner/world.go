@@ -84,7 +84,7 @@ func (w World) machine(op, name string) (director.Machine, error) {
 // the ledger knows.
 func (w World) sized(m director.Machine) sized {
 	c := w.Cluster.Cluster
-	if m.Role == director.RoleMaster {
+	if m.Role == director.RoleMaster || m.Role == director.RoleDirector {
 		return sized{m, c.Masters.VMSize, c.Masters.Persist, c.Masters.VMModel}
 	}
 	for _, p := range c.Workers {

@@ -121,9 +121,15 @@ func (s *Service) mayDiscard(ctx context.Context, id string) error {
 	).WithHint("the director deletes it by itself; to see why it could not: directorctl plans show %s", id)
 }
 
-// maySkip refuses to leave out a step of a drill: its VM would stay, or it would show nothing.
+// maySkip refuses to leave out a step of a drill: its VM would stay, or it would show nothing. Nor is one of a plan of a
+// director left out: the record would say of a VM what is not true.
 func (s *Service) maySkip(ctx context.Context, id string) error {
 	p, _, err := s.Store.Plan(ctx, id)
+	if err == nil && p.Operation.OnDirector() {
+		return director.Errorf(
+			director.KindConflict, "planning.skip", "plan %s is of a director, and no step of it is left out", id,
+		).WithHint("mend what is wrong and retry it, or give it up: directorctl discard %s", id)
+	}
 	if err != nil || p.Operation != plan.ClusterDrill {
 		return err
 	}

@@ -23,6 +23,9 @@ func (s *Service) world(ctx context.Context, cluster string) (planner.World, err
 
 // seen is the world with a look at the cluster and the hypervisor, for requests that need one.
 func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
+	if r.Operation.OnDirector() {
+		return s.Reader.TakeDirector(ctx, cluster)
+	}
 	w, err := s.Reader.TakeAs(ctx, cluster, changeOf(r))
 	if err == nil {
 		err = w.Observe(ctx, r)

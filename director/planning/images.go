@@ -62,6 +62,9 @@ func (s *Service) checkImage(ctx context.Context, w planner.World) []director.Fi
 
 // imageField is what is wrong with a field of the cluster's image.
 func imageField(w planner.World, field, hint, format string, args ...any) director.Field {
+	if w.Cluster.Director != nil {
+		field = "image." + field
+	}
 	return director.Field{
 		Path: w.Image.Ref().String() + ": spec." + field, Msg: fmt.Sprintf(format, args...), Hint: hint,
 	}
@@ -83,7 +86,12 @@ func fitsDocument(w planner.World, info diskimage.Info) []director.Field {
 	if info.Arch != "" && info.Arch != im.Arch {
 		wrong("arch", "name an image for "+im.Arch, "the image is for %s", info.Arch)
 	}
-	if info.Release != nil && info.Release.Kubernetes != im.Kubernetes {
+	switch {
+	case info.Release == nil:
+	case w.Cluster.Director != nil:
+		wrong("sha256", "name the root disk of an appliance, director.qcow2", "it is a node image, with Kubernetes %s",
+			info.Release.Kubernetes)
+	case info.Release.Kubernetes != im.Kubernetes:
 		wrong("kubernetes", "correct it, or name another image", "the image carries %s", info.Release.Kubernetes)
 	}
 	return out
@@ -97,13 +105,17 @@ func fits(w planner.World, virtual int64) []director.Field {
 			out = append(out, director.Field{
 				Path: w.Cluster.Ref().String() + ": spec." + path,
 				Msg: fmt.Sprintf(
-					"%s are less than the disk of Image/%s has, %s", disk, w.Image.Metadata.Name, model.Size(virtual),
+					"%s are less than the disk of %s has, %s", disk, w.Image.Ref(), model.Size(virtual),
 				),
 				Hint: "at least " + model.Size(virtual).String(),
 			})
 		}
 	}
 	c := w.Cluster.Cluster
+	if d := w.Cluster.Director; d != nil {
+		small("disk", d.Disk)
+		return out
+	}
 	small("masters.disk", c.Masters.Disk)
 	for i, p := range c.Workers {
 		small(fmt.Sprintf("workers[%d].disk", i), p.Disk)

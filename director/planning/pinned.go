@@ -98,14 +98,18 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	if s.StartedAt.IsZero() {
 		return nil // its start compares more than this
 	}
-	uid, err := tx.DocumentUID(model.Ref{Kind: model.KindCluster, Name: p.Cluster})
+	kind, what := model.KindCluster, "cluster"
+	if p.Operation.OnDirector() {
+		kind, what = model.KindDirector, "director"
+	}
+	uid, err := tx.DocumentUID(model.Ref{Kind: kind, Name: p.Cluster})
 	if err != nil {
 		return err
 	}
 	if made := step.ClusterUID(p.Content); made != "" && uid != made {
 		return director.Errorf(
-			director.KindConflict, op, "plan %s cannot continue: the cluster %s that it was made for was deleted", p.ID,
-			p.Cluster,
+			director.KindConflict, op, "plan %s cannot continue: the %s %s that it was made for was deleted", p.ID,
+			what, p.Cluster,
 		).
 			WithHint("give it up: directorctl discard %s", p.ID)
 	}

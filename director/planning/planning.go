@@ -80,6 +80,7 @@ type Config struct {
 	Certificates  Certificates  // what is known of them; nothing if nil
 	Backups       Backups       // of clusters; none if nil
 	Outer         Outer         // authorities; none if nil
+	FirstBoots    FirstBoots    // of directors; not looked at if nil
 	// CopiesDatabase says that a backup of the director without a target is possible.
 	CopiesDatabase bool
 	// Room says why the director has no room for another plan; nil for one that always has.
@@ -90,6 +91,12 @@ type Config struct {
 type Outer interface {
 	// Ready returns an error if the CertificateAuthority of the name could not issue now.
 	Ready(ctx context.Context, name string) error
+}
+
+// FirstBoots looks at what the VMs of other directors are told at their first boot.
+type FirstBoots interface {
+	// Problems returns what is wrong with what the credentials of the document hold.
+	Problems(ctx context.Context, name string, d model.Director) []director.Field
 }
 
 // Service makes plans and moves them. It is safe for concurrent use.
@@ -168,7 +175,7 @@ func (s *Service) MakePlanWith(
 		if err := with(tx, p.ID); err != nil {
 			return err
 		}
-		return tx.Audit(s.Now(), actor, "plan "+string(p.Operation), "Cluster/"+cluster)
+		return tx.Audit(s.Now(), actor, "plan "+string(p.Operation), w.Cluster.Ref().String())
 	})
 	return plan.View{Plan: p, State: plan.NewState(&p), Expires: p.CreatedAt.Add(s.PlanLife)}, err
 }
@@ -200,11 +207,19 @@ func (s *Service) check(ctx context.Context, w *snapshot.Snapshot, c *plan.Conte
 	unsigned, problems := s.trusted(w.World, *c)
 	c.Warnings = append(c.Warnings, unsigned...)
 	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == step.VMEnsure && !s.Back() }) {
-		return nil, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
+		return nil, director.Invalid(opPrecheck, unworkable(*c), problems)
 	}
 	warnings, looked, err := s.precheck(ctx, w, *c, problems)
 	c.Warnings = append(c.Warnings, warnings...)
 	return looked, err
+}
+
+// unworkable is the message of the error that holds every problem of a plan.
+func unworkable(c plan.Content) string {
+	if c.Operation.OnDirector() {
+		return "the plan for director " + c.Cluster + " cannot work"
+	}
+	return "the plan for cluster " + c.Cluster + " cannot work"
 }
 
 // draft has the request planned, without a look at the provider.
@@ -215,6 +230,10 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 	switch {
 	case r.Operation == plan.ClusterDelete:
 		return planner.Delete(w, r)
+	case r.Operation == plan.DirectorCreate:
+		return planner.MakeDirector(w)
+	case r.Operation == plan.DirectorDelete:
+		return planner.DeleteDirector(w, r)
 	case r.Operation == plan.ClusterRotatePull:
 		return planner.RotatePullPassword(w, r)
 	case r.Operation == plan.ClusterTokenKeys:

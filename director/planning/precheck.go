@@ -34,7 +34,10 @@ func (s *Service) precheck(
 	if err != nil {
 		return nil, nil, err
 	}
-	if w.NoBundle == nil {
+	switch d := w.Cluster.Director; {
+	case d != nil && s.FirstBoots != nil:
+		problems = append(problems, s.FirstBoots.Problems(ctx, c.Cluster, *d)...)
+	case d == nil && w.NoBundle == nil:
 		problems = append(problems, director.FieldsOf(s.Site.CheckInventory(facts))...)
 	}
 	problems = append(problems, s.checkQuota(w, c.Operation)...)
@@ -46,7 +49,7 @@ func (s *Service) precheck(
 		})
 	}
 	problems = append(problems, host...)
-	return warnings, looked, director.Invalid(opPrecheck, "the plan for cluster "+c.Cluster+" cannot work", problems)
+	return warnings, looked, director.Invalid(opPrecheck, unworkable(c), problems)
 }
 
 // checkIssuers says why outer authorities could not issue what the plan needs.
@@ -98,7 +101,9 @@ func (s *Service) checkQuota(w *snapshot.Snapshot, op plan.Operation) []director
 		}
 	}
 	over("quota", p.Quota, others.Plus(own))
-	over("clusterQuota", p.ClusterQuota, own)
+	if !op.OnDirector() {
+		over("clusterQuota", p.ClusterQuota, own)
+	}
 	return out
 }
 
@@ -138,7 +143,7 @@ func (s *Service) checkProvider(
 func tooSmall(w planner.World, c plan.Content, hosts []capacity.Host, existing map[string]bool) []director.Field {
 	needs := map[string]capacity.Need{}
 	masters := w.Cluster.Cluster.Masters.VMSize
-	sizes := map[string]model.VMSize{"master": masters, planner.DrillPool: masters}
+	sizes := map[string]model.VMSize{"master": masters, planner.DrillPool: masters, planner.DirectorPool: masters}
 	for _, p := range w.Cluster.Cluster.Workers {
 		sizes[p.Name] = p.VMSize
 	}

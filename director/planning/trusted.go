@@ -23,13 +23,17 @@ func (s *Service) trusted(w planner.World, c plan.Content) (warnings []string, p
 		if err != nil {
 			continue // the look at the file says what is wrong
 		}
+		at := "Image/" + p.Document
+		if w.Cluster.Director != nil {
+			at = w.Image.Ref().String() + ": spec.image"
+		}
 		reason, err := s.Gate.Image(p.Image, path)
 		if err != nil {
 			problems = append(problems, director.Field{
-				Path: "Image/" + p.Document, Msg: director.MessageOf(err), Hint: director.HintOf(err),
+				Path: at, Msg: director.MessageOf(err), Hint: director.HintOf(err),
 			})
 		} else if reason.Words != "" {
-			warnings = append(warnings, "Image/"+p.Document+" is used without a signature: "+reason.Words)
+			warnings = append(warnings, at+" is used without a signature: "+reason.Words)
 		}
 	}
 	switch {

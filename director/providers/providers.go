@@ -117,7 +117,7 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	for _, kind := range []model.Kind{
 		model.KindIdentityProvider, model.KindBackupTarget, model.KindConsul, model.KindHook,
 		model.KindNotification,
-		model.KindCertificateAuthority,
+		model.KindCertificateAuthority, model.KindDirector,
 	} {
 		more, err := s.Vault.Store.Documents(ctx, kind)
 		if err != nil {
@@ -147,7 +147,7 @@ func naming(docs []model.Stored, name string) []string {
 			out = append(out, d.Ref().String())
 		case d.Notification != nil && d.Notification.CredentialsName() == name:
 			out = append(out, d.Ref().String())
-		case d.Consul != nil && d.Consul.Names(name),
+		case d.Consul != nil && d.Consul.Names(name), d.Director != nil && d.Director.Names(name),
 			d.CertificateAuthority != nil && d.CertificateAuthority.Account() == name:
 			out = append(out, d.Ref().String())
 		}

@@ -202,6 +202,21 @@ func placeOfAuthority(a model.CertificateAuthority) string {
 	return "authority " + pin
 }
 
+// OpenDirector is Open for the VM of a director. name is that of its first password's credentials, or of those of its
+// certificate.
+func (v Vault) OpenDirector(
+	ctx context.Context, document, name string, d model.Director,
+) (director.Credentials, error) {
+	return v.openFor(ctx, name, placeOfDirector(document, d), setElsewhere(
+		"the provider and the image of Director/"+document, "provider and image of the document",
+	))
+}
+
+// placeOfDirector says which VM is told a password and a key, and what runs there.
+func placeOfDirector(document string, d model.Director) string {
+	return fmt.Sprintf("director %s provider=%s image=%s", document, d.Provider, d.Image.SHA256)
+}
+
 // placeOfHook says to whom a client certificate is shown, and what the certificate there is trusted by.
 func placeOfHook(h model.Hook) string { return placeOfEndpoint(h.URL, h.TLS.CA) }
 
@@ -285,7 +300,7 @@ func (v Vault) places(ctx context.Context, credentials string) ([]string, error)
 	var out []string
 	for _, kind := range []model.Kind{
 		model.KindProvider, model.KindIdentityProvider, model.KindBackupTarget, model.KindHook, model.KindNotification,
-		model.KindConsul, model.KindCertificateAuthority,
+		model.KindConsul, model.KindCertificateAuthority, model.KindDirector,
 	} {
 		docs, err := v.Store.Documents(ctx, kind)
 		if err != nil {
@@ -319,6 +334,8 @@ func (v Vault) placeOf(d model.Stored, credentials string) string {
 		return placeOfConsul(*d.Consul)
 	case d.CertificateAuthority != nil && d.CertificateAuthority.Account() == credentials:
 		return placeOfAuthority(*d.CertificateAuthority)
+	case d.Director != nil && d.Director.Names(credentials):
+		return placeOfDirector(d.Metadata.Name, *d.Director)
 	}
 	return ""
 }

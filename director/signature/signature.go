@@ -162,11 +162,18 @@ func Sum(text []byte) (string, error) {
 	return string(m[1]), nil
 }
 
-// CheckImage returns the id of the key that signed the image with that checksum and Kubernetes version.
+// CheckImage returns the id of the key that signed the image with that checksum and Kubernetes version. Without a
+// version it is that of an appliance, of any release.
 func (k Keyring) CheckImage(signed director.Signed, sha256, kubernetes string) (string, error) {
-	id, err := k.Check([]byte(
-		signed.Text,
-	), []byte(signed.Signature), Subject{Kind: KindImage, Kubernetes: kubernetes, Arch: "amd64"})
+	want := Subject{Kind: KindImage, Kubernetes: kubernetes, Arch: "amd64"}
+	if kubernetes == "" {
+		got, _, err := k.Find([]byte(signed.Text), []byte(signed.Signature))
+		if err != nil {
+			return "", err
+		}
+		want = Subject{Kind: KindAppliance, Name: got.Name, Arch: "amd64"}
+	}
+	id, err := k.Check([]byte(signed.Text), []byte(signed.Signature), want)
 	if err != nil {
 		return "", err
 	}

@@ -104,6 +104,13 @@ func standIn(ctx context.Context, dir string, d *model.Document) (note string, e
 			"%s: %s is not here; a stand-in takes its place", d.Ref(), cmp.Or(d.Image.Source, "the imported file"),
 		)
 		d.Image.Source, d.Image.SHA256, err = imageFile(filepath.Join(dir, "images"), d.Metadata.Name)
+	case d.Director != nil && missing(d.Director.Image.Source):
+		note = fmt.Sprintf(
+			"%s: %s is not here; a stand-in takes its place", d.Ref(),
+			cmp.Or(d.Director.Image.Source, "the imported file"),
+		)
+		im := &d.Director.Image
+		im.Source, im.SHA256, err = imageFile(filepath.Join(dir, "images"), d.Metadata.Name)
 	case d.Release != nil && (d.Release.Bundle == "" || missing(filepath.Join(d.Release.Bundle, bundle.DocumentName))):
 		note = fmt.Sprintf(
 			"%s: there is no bundle in %s; a stand-in takes its place", d.Ref(),

@@ -18,7 +18,7 @@ import (
 // Observe looks at the cluster's own API and at the hypervisor, for requests that need that. A cluster that does not
 // answer is not an error: the planner says what cannot be done blindly.
 func (s *Snapshot) Observe(ctx context.Context, r plan.Request) error {
-	if s.Installed == nil || r.Operation == plan.ClusterDelete {
+	if s.Installed == nil || r.Operation == plan.ClusterDelete || r.Operation.OnDirector() {
 		return nil
 	}
 	if err := s.lookAtHosts(ctx, r); err != nil {

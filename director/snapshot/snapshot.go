@@ -90,6 +90,31 @@ func (r *Reader) TakeAs(
 	)
 }
 
+// TakeDirector is Take for the VM of the director of that name.
+func (r *Reader) TakeDirector(ctx context.Context, name string) (*Snapshot, error) {
+	s := r.empty()
+	return s, s.readAll(
+		ctx, s.readDirector(name), s.readTimes, s.readMachines, s.readNetworks, s.readLost, s.readInstalled,
+	)
+}
+
+// readDirector reads the document of the director, with the documents that it names.
+func (s *Snapshot) readDirector(name string) func(context.Context) error {
+	return func(ctx context.Context) error {
+		doc, err := s.document(ctx, model.Ref{Kind: model.KindDirector, Name: name})
+		if err != nil {
+			return err
+		}
+		s.Cluster, s.Image = planner.OfDirector(doc)
+		provider, network := doc.Director.Provider, doc.Director.Network
+		if s.Provider, err = s.document(ctx, model.Ref{Kind: model.KindProvider, Name: provider}); err != nil {
+			return err
+		}
+		s.Network, err = s.document(ctx, model.Ref{Kind: model.KindNetwork, Name: network})
+		return err
+	}
+}
+
 func (r *Reader) empty() *Snapshot {
 	return &Snapshot{
 		World: planner.World{Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}},
@@ -271,11 +296,14 @@ func (s *Snapshot) readInstalled(ctx context.Context) error {
 		return err
 	}
 	s.installed = &inst
-	if inst.UID == s.Cluster.UID {
-		s.Installed = &planner.Installed{
-			Generation: inst.Generation, Cluster: *inst.Document.Cluster, Endpoint: inst.Endpoint,
-		}
+	if inst.UID != s.Cluster.UID {
+		return nil
 	}
+	runs := model.Stored{Document: inst.Document}
+	if runs.Director != nil {
+		runs, _ = planner.OfDirector(runs)
+	}
+	s.Installed = &planner.Installed{Generation: inst.Generation, Cluster: *runs.Cluster, Endpoint: inst.Endpoint}
 	return nil
 }
 

@@ -170,7 +170,7 @@ func ClusterUID(c plan.Content) string {
 		return uid
 	}
 	for _, s := range c.Steps { // a deletion has no facts
-		if s.Kind == ClusterForget && json.Unmarshal(s.Params, &of) == nil {
+		if (s.Kind == ClusterForget || s.Kind == DirectorForget) && json.Unmarshal(s.Params, &of) == nil {
 			return of.UID
 		}
 	}

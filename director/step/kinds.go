@@ -51,6 +51,10 @@ const (
 	SSHAuthority     = "ssh.authority"
 	DirectorBackup   = "director.backup"
 
+	DirectorReady  = "director.ready"
+	DirectorRecord = "director.record"
+	DirectorForget = "director.forget"
+
 	SnapshotTake   = "snapshot.take"
 	SnapshotRevert = "snapshot.revert"
 	SnapshotDelete = "snapshot.delete"
@@ -103,6 +107,9 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	AuthorityAgree:   nil,
 	SSHAuthority:     nil,
 	DirectorBackup:   needs(Needs.ofDirectorBackup),
+	DirectorReady:    nil,
+	DirectorRecord:   nil,
+	DirectorForget:   nil,
 	SnapshotTake:     needs(Needs.ofSnapshot),
 	SnapshotRevert:   needs(Needs.ofSnapshot),
 	SnapshotDelete:   needs(Needs.ofSnapshot),
@@ -132,6 +139,19 @@ type VMParams struct {
 	Routes []model.Route `json:"routes,omitempty"` // of the first adapter, when the default route leads elsewhere
 	// VM is what the document says of the VM in addition to its size; its adapters are in NICs.
 	VM model.VMModel `json:"vm,omitzero"`
+	// Appliance is the document of the director whose VM it is; nil for the VM of a node. What that is told at its first
+	// boot is sealed.
+	Appliance *model.Director `json:"appliance,omitempty"`
+}
+
+// DirectorParams are the parameters of director.ready, director.record and director.forget.
+type DirectorParams struct {
+	UID        string            `json:"uid"`
+	Name       string            `json:"name"`
+	Generation int64             `json:"generation"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Document   model.Director    `json:"document"`
+	Machine    plan.MachineSpec  `json:"machine"`
 }
 
 // SnapshotParams are the parameters of snapshot.take, snapshot.revert and snapshot.delete. The plan's id is in the name

@@ -18,15 +18,15 @@ type Needs struct {
 	Digests   map[string]bool // of release bundles
 }
 
-// NeedsOf reads what the plan needs out of its content. The cluster's own document is not among it: its deletion gives
-// plans up.
+// NeedsOf reads what the plan needs out of its content. The own document of the cluster or the director is not among it:
+// its deletion gives plans up.
 func NeedsOf(c plan.Content) (Needs, error) {
 	n := Needs{
 		Documents: map[model.Ref]bool{}, Images: map[string]bool{}, Files: map[string]bool{},
 		Bundles: map[string]bool{}, Digests: map[string]bool{},
 	}
 	for _, m := range c.Models {
-		if kind := model.Kind(m.Kind); kind != model.KindCluster {
+		if kind := model.Kind(m.Kind); kind != model.KindCluster && kind != model.KindDirector {
 			n.document(kind, m.Name)
 		}
 	}

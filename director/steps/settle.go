@@ -88,20 +88,32 @@ func (e vmSteps) forgetSeed(ctx context.Context, r plan.Run, p step.VMParams, ho
 	if err != nil {
 		return err
 	}
-	seeds, ok := hypervisor.Capability[hypervisor.Seeds](b)
-	if !ok {
+	if _, ok := hypervisor.Capability[hypervisor.Seeds](b); !ok {
 		return nil
-	}
-	vms, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: p.Machine.ID})
-	if err != nil {
-		return err
 	}
 	if err := e.Nodes.Script(ctx, p.Machine.Row(), hostKey, cloudinit.KeepScript); err != nil {
 		return err
 	}
+	return e.dropSeed(ctx, r, p.Machine)
+}
+
+// dropSeed takes the seed away from the machine's VM, where the back end can.
+func (e vmSteps) dropSeed(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
+	b, err := e.backend(ctx, m.Provider)
+	if err != nil {
+		return err
+	}
+	seeds, ok := hypervisor.Capability[hypervisor.Seeds](b)
+	if !ok {
+		return nil
+	}
+	vms, err := b.List(ctx, hypervisor.Filter{Director: e.Director, Machine: m.ID})
+	if err != nil {
+		return err
+	}
 	for _, vm := range vms {
 		r.Note(ctx, "removing the seed of "+vm.Name)
-		if err := seeds.RemoveSeed(ctx, vm.ID, e.stamp(p.Machine.ID)); err != nil {
+		if err := seeds.RemoveSeed(ctx, vm.ID, e.stamp(m.ID)); err != nil {
 			return err
 		}
 	}

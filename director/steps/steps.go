@@ -135,12 +135,17 @@ type Env struct {
 	Moves    Moves // of VMs from lost hosts to others; nil for a director that loses none
 	Disks    Disks // of disks that outlive their VMs; nil for a director that writes none down
 	Clusters Clusters
-	Pulls    Pulls // not kept if nil
-	Secrets  Secrets
-	Sealer   pki.Sealer
-	Backends Backends
-	Images   Images // not kept if nil
-	Backups  Backups
+	// Directors keeps what is known of the VMs of other directors, and Ring asks them whether they are ready: over the
+	// network if nil.
+	Directors Directors
+	Ring      Doorbell
+	Steady    time.Duration // how long they have to be ready without a break; 0 is 20 seconds
+	Pulls     Pulls         // not kept if nil
+	Secrets   Secrets
+	Sealer    pki.Sealer
+	Backends  Backends
+	Images    Images // not kept if nil
+	Backups   Backups
 	// DirectorBackups makes backups of the director itself; nil for a director that makes none.
 	DirectorBackups DirectorBackups
 	Journal         Journal
@@ -208,9 +213,12 @@ func Handlers(env Env) map[string]plan.Handler {
 	if env.Nodes == nil {
 		env.Nodes = sshNodes{login: env.SSH().Machine}
 	}
+	if env.Ring == nil {
+		env.Ring = ring
+	}
 	env.facts = &factsCache{}
 	env.rendering = make(chan struct{}, max(1, cores.Count()-1))
-	vms, clusters := vmSteps{env}, kubeSteps{env}
+	vms, clusters, directors := vmSteps{env}, kubeSteps{env}, directorSteps{vmSteps{env}}
 	return map[string]plan.Handler{
 		step.ReleasePush:      handler(env.releasePush),
 		step.NetworkEnsure:    handler(env.networkEnsure),
@@ -248,6 +256,9 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.AuthorityAgree:   handler(env.authorityAgree),
 		step.SSHAuthority:     handler(env.changeSSHAuthority),
 		step.DirectorBackup:   handler(env.directorBackup),
+		step.DirectorReady:    handler(directors.ready),
+		step.DirectorRecord:   plan.Recording{Handler: handler(directors.record)},
+		step.DirectorForget:   handler(directors.forget),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),

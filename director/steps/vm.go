@@ -48,7 +48,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 	}
 	if unknown, err := e.unknown(ctx, r, p.Machine.ID); err != nil {
 		return err
-	} else if unknown && len(have) > 0 {
+	} else if unknown && len(have) > 0 && p.Appliance == nil {
 		return e.remake(ctx, r, p, hostKeyError(p.Machine.Row(), errHostKey))
 	}
 	if len(have) == 0 {
@@ -61,8 +61,10 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 		if err := e.mayCreate(ctx, r, p.Machine); err != nil {
 			return err
 		}
-		if err := e.SSH().trusted(ctx, p.Machine.ID, trust{Cluster: uid}); err != nil {
-			return err
+		if p.Appliance == nil { // no one logs in to the VM of a director
+			if err := e.SSH().trusted(ctx, p.Machine.ID, trust{Cluster: uid}); err != nil {
+				return err
+			}
 		}
 	}
 	files, err := e.agentFiles(r, p.Machine)
@@ -179,19 +181,25 @@ func (e vmSteps) stillAnswers(ctx context.Context, m director.Machine) (bool, er
 	}
 }
 
-// vmSpec is what the hypervisor makes of the machine, which finds the files at its first boot.
+// vmSpec is the VM with what its guest is told at its first boot, and with the files that a node finds then.
 func (e vmSteps) vmSpec(
 	ctx context.Context, uid string, p step.VMParams, files ...cloudinit.File,
 ) (hypervisor.Spec, error) {
+	spec, err := e.bareSpec(ctx, p)
+	if err != nil {
+		return spec, err
+	}
+	if p.Appliance != nil {
+		spec.Seed, err = e.applianceSeed(ctx, p, spec.NICs[0])
+	} else {
+		spec.Seed, err = e.nodeSeed(ctx, uid, p, spec, files)
+	}
+	return spec, err
+}
+
+// bareSpec is the VM without that.
+func (e vmSteps) bareSpec(ctx context.Context, p step.VMParams) (hypervisor.Spec, error) {
 	m := p.Machine
-	key, err := e.HostKey(ctx, m.ID)
-	if err != nil {
-		return hypervisor.Spec{}, err
-	}
-	ca, err := e.SSH().Guest(ctx, uid, m.ID)
-	if err != nil {
-		return hypervisor.Spec{}, err
-	}
 	addr, err := prefixOf(m.Address, p.Network.CIDR)
 	if err != nil {
 		return hypervisor.Spec{}, err
@@ -215,6 +223,23 @@ func (e vmSteps) vmSpec(
 		}
 		spec.NICs = append(spec.NICs, nic)
 	}
+	spec.DataDisks, err = e.dataDisks(ctx, p)
+	return spec, err
+}
+
+// nodeSeed is what a node reads at its first boot; nothing once it has booted.
+func (e vmSteps) nodeSeed(
+	ctx context.Context, uid string, p step.VMParams, spec hypervisor.Spec, files []cloudinit.File,
+) (hypervisor.Seed, error) {
+	m := p.Machine
+	key, err := e.HostKey(ctx, m.ID)
+	if err != nil || key.Private == "" { // it has booted, and its seed is not wanted any more
+		return hypervisor.Seed{}, err
+	}
+	ca, err := e.SSH().Guest(ctx, uid, m.ID)
+	if err != nil {
+		return hypervisor.Seed{}, err
+	}
 	guest := cloudinit.Guest{
 		InstanceID: m.ID, Hostname: m.Name, AuthorizedKeys: slices.Clone(p.SSHKeys), UserCA: &ca, HostKey: key,
 		NICs: spec.NICs, NTP: p.Network.NTP,
@@ -224,15 +249,8 @@ func (e vmSteps) vmSpec(
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
 	}
 	describe(&guest, p)
-	if spec.DataDisks, err = e.dataDisks(ctx, p); err != nil {
-		return hypervisor.Spec{}, err
-	}
 	guest.DataDisk = e.guestDisk(p, spec.DataDisks)
-	if key.Private == "" { // it has booted, and its seed is not wanted any more
-		return spec, nil
-	}
-	spec.Seed, err = cloudinit.Render(guest)
-	return spec, err
+	return cloudinit.Render(guest)
 }
 
 // furtherNIC returns an further adapter, with its own address.

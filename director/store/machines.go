@@ -82,6 +82,7 @@ type MachineFilter struct {
 	Buried      bool   // only those that were deleted
 	// Around selects the living rows of Provider and all of ClusterUID, also those that were deleted.
 	Around bool
+	Nodes  bool // only those of clusters, and not the VMs of other directors
 }
 
 // Machines lists the ledger's rows by cluster, role and name.
@@ -119,6 +120,9 @@ func listMachines(db *gorm.DB, f MachineFilter) ([]director.Machine, error) {
 	if f.Around {
 		q = q.Where("(cluster_uid = ? OR (provider = ? AND deleted_at = 0))", f.ClusterUID, f.Provider)
 		f.ClusterUID, f.Provider, f.Tombstones = "", "", true
+	}
+	if f.Nodes {
+		q = q.Where("role <> ?", string(director.RoleDirector))
 	}
 	if f.Buried {
 		q, f.Tombstones = q.Where("deleted_at <> 0"), true

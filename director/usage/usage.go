@@ -87,6 +87,13 @@ func (u Usage) addDocuments(docs []model.Stored) {
 		if r := d.Release; r != nil && r.Bundle == "" {
 			put(u.Bundles, r.Digest, Reason{d.Ref().String() + " names it", "delete " + d.Ref().String() + " first"})
 		}
+		if d.Director != nil {
+			im, named := d.Director.Image.AsImage(), Reason{d.Ref().String() + " names it", "delete what needs it first"}
+			put(u.Images, im.NameOnProviders(model.ApplianceImage), named)
+			if im.Source == "" {
+				put(u.Files, im.SHA256, named)
+			}
+		}
 		if d.Image == nil {
 			continue
 		}
@@ -107,6 +114,12 @@ func (u Usage) addMachines(machines []director.Machine) {
 		needed := Reason{
 			"machines of cluster " + m.Cluster + " are on it",
 			"replace those machines, or delete the cluster: directorctl delete cluster " + m.Cluster,
+		}
+		if m.Role == director.RoleDirector {
+			needed = Reason{
+				"the VM of director " + m.Cluster + " is on it",
+				"delete the director: directorctl director delete " + m.Cluster,
+			}
 		}
 		put(u.Documents, model.Ref{Kind: model.KindProvider, Name: m.Provider}, needed)
 		put(u.Documents, model.Ref{Kind: model.KindNetwork, Name: m.Network}, needed)

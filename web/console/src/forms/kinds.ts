@@ -13,6 +13,7 @@ export type Kind =
   | 'Consul'
   | 'Notification'
   | 'CertificateAuthority'
+  | 'Director'
 
 export const kinds: Kind[] = [
   'Cluster',
@@ -29,4 +30,5 @@ export const kinds: Kind[] = [
   'Consul',
   'Notification',
   'CertificateAuthority',
+  'Director',
 ]

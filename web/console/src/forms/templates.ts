@@ -100,6 +100,12 @@ ${head('Consul', 'dc1')}  addresses: [https://consul.example.org:8501]
 ${head('CertificateAuthority', 'corp')}  type: csr
   subject: Example Corp Kubernetes
 `,
+  Director: `# The VM of another director. Its first password is set under Infrastructure, Credentials.
+${head('Director', 'outer')}  provider: lab
+  network: nodes
+  image: {sha256: '', unsigned: ''}
+  credentials: outer-admin
+`,
   Grant: `# What users may do in a project or on a cluster, beyond their role.
 ${head('Grant', 'web-team')}  users: [ann]
   role: operator

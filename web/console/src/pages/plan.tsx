@@ -26,6 +26,7 @@ import { Comparison } from './comparison'
 import { Effects } from './effects'
 import { PlanDrains } from './planDrains'
 import { RowLink } from '../ui/rowLink'
+import { subjectPath } from './planTable'
 import { Status } from '../ui/status'
 import { duration, Time, useNow } from '../ui/time'
 import { useFilters } from '../ui/url'
@@ -55,7 +56,7 @@ export default function PlanPage() {
           title={plan.summary || plan.operation}
           above={[
             { to: '/plans', text: 'Plans' },
-            { to: `/clusters/${plan.cluster}`, text: plan.cluster },
+            { to: subjectPath(plan), text: plan.cluster },
           ]}
           beside={<Status of={plan.status} />}
           actions={acts(me) && <PlanActions plan={plan} />}

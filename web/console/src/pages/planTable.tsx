@@ -6,6 +6,11 @@ import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 
+// Where what a plan is for is shown: a cluster, or the document of a director.
+export function subjectPath(plan: { operation: string; cluster: string }) {
+  return plan.operation.startsWith('director.') ? `/documents/Director/${plan.cluster}` : `/clusters/${plan.cluster}`
+}
+
 export function PlanTable({ label, plans }: { label: string; plans: Schemas['PlanSummary'][] }) {
   return (
     <Table role="table" aria-label={label} variant="compact">
@@ -28,7 +33,7 @@ export function PlanTable({ label, plans }: { label: string; plans: Schemas['Pla
               </RowLink>
             </Td>
             <Td dataLabel="Cluster">
-              <RowLink to={`/clusters/${p.cluster}`} className="word">
+              <RowLink to={subjectPath(p)} className="word">
                 {p.cluster}
               </RowLink>
             </Td>

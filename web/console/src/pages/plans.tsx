@@ -29,6 +29,8 @@ const operations = [
   'node.delete',
   'node.rejoin',
   'node.replace',
+  'director.create',
+  'director.delete',
 ]
 const statuses: [string, string][] = [
   [waiting.join(','), 'waits for a person'],
