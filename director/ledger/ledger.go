@@ -168,10 +168,24 @@ func (c *comparison) fenced(m director.Machine, vm hypervisor.VM) {
 
 func (c *comparison) lostHost(m director.Machine) {
 	c.add(LostHost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster,
-		fmt.Sprintf(
-			"make it on another host: directorctl node replace %s %s; or bring the host back", m.Cluster, m.Name,
-		),
-		"machine %s of cluster %s is on %s, which was declared lost", m.Name, m.Cluster, c.at(m.Host))
+		"make it on another host: "+replacement(m)+"; or bring the host back",
+		"%s is on %s, which was declared lost", known(m), c.at(m.Host))
+}
+
+// known is the machine as people know it.
+func known(m director.Machine) string {
+	if m.Role == director.RoleDirector {
+		return "the VM of director " + m.Cluster
+	}
+	return "machine " + m.Name + " of cluster " + m.Cluster
+}
+
+// replacement is what has the machine's VM made again.
+func replacement(m director.Machine) string {
+	if m.Role == director.RoleDirector {
+		return "directorctl director delete " + m.Cluster + ", and then its document and its creation again"
+	}
+	return "directorctl node replace " + m.Cluster + " " + m.Name
 }
 
 func (c *comparison) orphan(vm hypervisor.VM) {
@@ -207,30 +221,28 @@ func (c *comparison) stranger(vm hypervisor.VM) {
 }
 
 func (c *comparison) ghost(m director.Machine) {
-	c.add(Ghost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster,
-		fmt.Sprintf(
-			"create its VM again: directorctl node replace %s %s; or delete the node: directorctl node delete %s %s",
-			m.Cluster, m.Name, m.Cluster, m.Name,
-		),
-		"machine %s of cluster %s is in the ledger, and %s does not have it", m.Name, m.Cluster, c.at(m.Host))
+	next := "create its VM again: " + replacement(m)
+	if m.Role != director.RoleDirector {
+		next += fmt.Sprintf("; or delete the node: directorctl node delete %s %s", m.Cluster, m.Name)
+	}
+	c.add(Ghost, hypervisor.VM{Name: m.Name, Host: m.Host, Stamp: director.Stamp{Machine: m.ID}}, m.Cluster, next,
+		"%s is in the ledger, and %s does not have it", known(m), c.at(m.Host))
 }
 
 // drift adds a finding for each way in which the VM differs from its row.
 func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 	differs := func(next, format string, args ...any) {
 		c.add(
-			Drift, vm, m.Cluster, next, "machine %s of cluster %s on %s: %s", m.Name, m.Cluster, c.p.Name,
-			fmt.Sprintf(format, args...),
+			Drift, vm, m.Cluster, next, "%s on %s: %s", known(m), c.p.Name, fmt.Sprintf(format, args...),
 		)
 	}
-	again := fmt.Sprintf(
-		"change it back on the hypervisor, or create the VM again: directorctl node replace %s %s", m.Cluster, m.Name,
-	)
+	again := "change it back on the hypervisor, or create the VM again: " + replacement(m)
 	if m.State == director.MachinePresent && vm.Power != hypervisor.PowerOn {
-		differs(
-			fmt.Sprintf("switch it on and bring it back: directorctl node repair %s %s", m.Cluster, m.Name),
-			"it is powered %s", vm.Power,
-		)
+		next := fmt.Sprintf("switch it on and bring it back: directorctl node repair %s %s", m.Cluster, m.Name)
+		if m.Role == director.RoleDirector {
+			next = "switch it on on the hypervisor"
+		}
+		differs(next, "it is powered %s", vm.Power)
 	}
 	if m.Host != "" && vm.Host != m.Host {
 		differs(
@@ -249,9 +261,7 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 	}
 	if problem := network(m, vm.Adapters); problem != "" {
 		differs(
-			"connect it again on the hypervisor, or create the VM again: "+
-				fmt.Sprintf("directorctl node replace %s %s", m.Cluster, m.Name),
-			"%s", problem,
+			"connect it again on the hypervisor, or create the VM again: "+replacement(m), "%s", problem,
 		)
 	}
 }

@@ -252,6 +252,17 @@ func (p *Plan) Step(id string) (Step, bool) {
 	return Step{}, false
 }
 
+// Command is what a person types to have the same planned for the world as it is then.
+func (c Content) Command() string {
+	switch c.Operation {
+	case DirectorCreate:
+		return "directorctl director create " + c.Cluster
+	case DirectorDelete:
+		return "directorctl director delete " + c.Cluster
+	}
+	return "directorctl plan " + c.Cluster
+}
+
 // Check returns an error if step ids repeat, a need or a window is unknown, a step comes before one that it needs, or a
 // rollback step is out of place. A plan that passes has no cycle.
 func (c Content) Check() error {

@@ -38,7 +38,7 @@ func (s *Service) PlanAgain(ctx context.Context, actor, id string) (plan.View, e
 	case !state.StartedAt.IsZero():
 		return plan.View{}, director.Errorf(
 			director.KindConflict, "planning.again", "plan %s was started, and is not made again", id,
-		).WithHint("plan what is left to do: directorctl plan %s", p.Cluster)
+		).WithHint("plan what is left to do: %s", p.Command())
 	}
 	return s.MakePlan(ctx, actor, p.Cluster, p.Request)
 }

@@ -22,11 +22,12 @@ type pinned struct {
 	versions map[model.Ref]store.Version // of the documents that the plan is made from
 	newest   string                      // plan of the cluster that was started last
 	document model.Stored                // of the cluster as the plan was made for
+	command  string                      // that plans again
 }
 
 // pin reads the versions of all documents and the newest started plan. It must be called before the world is read.
 func pin(ctx context.Context, s *store.Store, p plan.Plan) (pinned, error) {
-	out := pinned{cluster: p.Cluster, lane: store.LaneOf(p.Operation)}
+	out := pinned{cluster: p.Cluster, lane: store.LaneOf(p.Operation), command: p.Command()}
 	var err error
 	if out.versions, err = s.Versions(ctx); err != nil {
 		return out, err
@@ -83,7 +84,7 @@ func (b *pinned) check(tx *store.Tx, id string) error {
 		director.KindConflict, "planning.start", "plan %s is out of date: while it was checked, %s", id,
 		strings.Join(changed, "; "),
 	).
-		WithHint("plan again: directorctl plan %s", b.cluster)
+		WithHint("plan again: %s", b.command)
 }
 
 // Current refuses to move on a plan that was made for a cluster as it was once: a plan was started after it, or the
@@ -119,12 +120,11 @@ func Current(etx engine.Tx, p *plan.Plan, s *plan.State) error {
 	}
 	if newest != p.ID {
 		return director.Errorf(
-			director.KindConflict, op, "plan %s cannot continue: plan %s of cluster %s was started after it", p.ID,
-			newest, p.Cluster,
+			director.KindConflict, op, "plan %s cannot continue: plan %s of %s %s was started after it", p.ID,
+			newest, what, p.Cluster,
 		).
 			WithHint(
-				"give it up (directorctl discard %s), and plan from where the cluster is: directorctl plan %s", p.ID,
-				p.Cluster,
+				"give it up (directorctl discard %s), and plan from where the %s is: %s", p.ID, what, p.Command(),
 			)
 	}
 	return nil
