@@ -154,12 +154,13 @@ class VM:
         )
 
     def put(self, file: str, path: str) -> None:
-        """Write a file of this machine to the path on the VM, for the director alone. The shared connection must be there."""
+        """Write a file of this machine to the path on the VM, for the director alone."""
         with open(file, "rb") as f:
             self.send(f.read(), f"sudo install -o director -g director -m 0600 /dev/stdin {path}")
 
     def send(self, data: bytes, command: str) -> None:
         """Run a command on the VM that reads the data."""
+        self.on("true", check=True)  # the shared connection is there
         done = subprocess.run(["ssh", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}", command],
                               input=data, capture_output=True, check=False)
         if done.returncode:
