@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -82,7 +83,7 @@ func (p Place) mountFiles(ctx context.Context, files string) error {
 
 // bindShared mounts the directory of the NFS over the one on the data disk.
 func (p Place) bindShared(ctx context.Context, name string) error {
-	from, at := filepath.Join(p.data(sharedAt), name), p.data(name)
+	from, at := p.onShare(name), p.data(name)
 	if err := p.makeShared(ctx, name); err != nil {
 		return err
 	}
@@ -107,7 +108,7 @@ func (p Place) makeShared(ctx context.Context, name string) error {
 	// The server need not trust root.
 	_, err = p.asDirector(
 		ctx, "mkdir", "--parents", "--mode", strconv.FormatUint(uint64(info.Mode().Perm()), 8), "--",
-		filepath.Join(p.data(sharedAt), name),
+		p.onShare(name),
 	)
 	if err != nil {
 		return director.Errorf(
@@ -115,6 +116,12 @@ func (p Place) makeShared(ctx context.Context, name string) error {
 		).WithHint("give the exported directory to user %d and group %d", p.User, p.User)
 	}
 	return nil
+}
+
+// onShare is where a directory of the data disk is on the NFS. All are side by side: a server that takes root for a
+// stranger lets it mount a directory that is closed to others, and nothing below one.
+func (p Place) onShare(name string) string {
+	return filepath.Join(p.data(sharedAt), strings.ReplaceAll(name, "/", "-"))
 }
 
 // asDirector runs a program as the director's user.
@@ -131,12 +138,14 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 	if g.Files == "" {
 		return nil
 	}
+	if err := p.directories(); err != nil {
+		return err
+	}
 	if err := p.mountFiles(ctx, g.Files); err != nil {
 		return director.Errorf(director.KindUnavailable, opShared, "%s cannot be mounted: %w", g.Files, err).
 			WithHint("export it by NFS version 4 to all members: look at the exports of the server")
 	}
 	for _, name := range sharedDirs {
-		to := filepath.Join(p.data(sharedAt), name)
 		if mounted, err := isMount(p.data(name)); err != nil {
 			return err
 		} else if mounted {
@@ -153,7 +162,7 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 			continue
 		}
 		if _, err := p.asDirector(
-			ctx, "cp", "--recursive", "--no-clobber", "--preserve=mode,timestamps", "--", p.data(name)+"/.", to,
+			ctx, "cp", "--recursive", "--no-clobber", "--preserve=mode,timestamps", "--", p.data(name)+"/.", p.onShare(name),
 		); err != nil {
 			return err
 		}
