@@ -9,7 +9,6 @@ import (
 	"encoding/pem"
 	"net"
 	"net/http"
-	"net/netip"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -120,17 +119,14 @@ func (e Env) told(ctx context.Context, m plan.MachineSpec, d model.Director) (Fi
 }
 
 // ownCertificate makes a certificate for the VM, by an authority that signs nothing else: its key is forgotten.
+// A director shows it to those who ask for its name, and to others the one that it has issued itself.
 func ownCertificate(m plan.MachineSpec, d model.Director) (pki.Pair, error) {
-	address, err := netip.ParseAddr(m.Address)
-	if err != nil {
-		return pki.Pair{}, director.Errorf(director.KindInternal, "steps.first_boot", "%q is no address", m.Address)
-	}
 	host := d.HostnameOf(m.Cluster)
 	ca, err := pki.NewCA("director " + host)
 	if err != nil {
 		return pki.Pair{}, err
 	}
-	pair, err := pki.ServerCert(ca, []string{host}, []netip.Addr{address}, certificateLife)
+	pair, err := pki.ServerCert(ca, []string{host}, nil, certificateLife)
 	pair.Cert += ca.Cert
 	return pair, err
 }

@@ -27,7 +27,7 @@ type DirectorVM struct {
 	Status      string    `json:"status" doc:"absent, creating, ready (it was when its VM was made), or deleting. It is not asked."`
 	Host        string    `json:"host,omitempty" doc:"Hypervisor host of its VM."`
 	Address     string    `json:"address,omitempty"`
-	Endpoint    string    `json:"endpoint,omitempty" doc:"Of its pages and its API. Absent before it was ready."`
+	Endpoint    string    `json:"endpoint,omitempty" doc:"Of its pages and its API, by its host name. Absent before it was ready."`
 	Certificate string    `json:"certificate,omitempty" doc:"That its VM was given, with its chain, in PEM. Absent before it was made."`
 	Plan        string    `json:"plan,omitempty" doc:"Id of its newest plan."`
 	PlanStatus  string    `json:"plan_status,omitempty"`
