@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"encoding/pem"
-	"errors"
 	"strings"
 	"time"
 
@@ -120,7 +119,7 @@ func (r directorRecords) ForgetDirector(ctx context.Context, p step.DirectorPara
 				director.KindConflict, "director.forget", "director %s still has its VM", p.Name,
 			).WithHint("discard this plan and plan the deletion again: directorctl director delete %s", p.Name)
 		}
-		if err := errors.Join(err); err != nil {
+		if err != nil {
 			return err
 		}
 		if err := tx.ForgetCluster(p.UID, p.Name); err != nil {

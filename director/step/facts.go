@@ -87,6 +87,7 @@ func (f Facts) Services(m plan.MachineSpec) []Service {
 			Tags:  []string{director.ConsulTagMaster},
 			Check: ServiceCheck{Scheme: "https", Port: model.APIPort, Path: "/readyz", Interval: apiCheck},
 		})
+	case director.RoleDirector: // no agent is on its VM
 	case director.RoleWorker:
 		for _, p := range f.Document.Workers {
 			if p.Name == m.Pool {
