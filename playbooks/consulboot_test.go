@@ -28,7 +28,8 @@ func bootFacts() step.Facts {
 		Document: model.Cluster{Workers: []model.WorkerPool{{Name: "worker", VMModel: model.VMModel{
 			Services: []model.VMService{
 				{Name: "web", Port: 8080, Tags: []string{"blue", "v1"}, Check: check("/healthz?full=1&deep=<1>", "")},
-				{Name: "shop", Port: 8443, Check: check("", "/ready")}, {Name: "db", Port: 5432, Check: check("", "")},
+				{Name: "shop", Port: 8443, Check: check("", "/ready")},
+				{Name: "db", Port: 5432, Check: check("", "")},
 			},
 		}}}},
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// names looks whether anyone else registers API servers under the names of the clusters, such as another director with a
-// cluster of the same name: Consul's DNS answers with the servers of both. What the token may not read stays unknown.
+// names looks whether anyone else registers API servers under the names of the clusters, such as another director with
+// a cluster of the same name: Consul's DNS answers with the servers of both. What the token may not read stays unknown.
 func (t *tester) names(ctx context.Context, h host, clusters []Cluster) {
 	const what = "names of API servers"
 	var mu sync.Mutex
