@@ -24,6 +24,25 @@ test('a session that ends inside the editor loses nothing', async ({ page, direc
   await expect(page.getByText('Stored.')).toBeVisible()
 })
 
+test('a session that ends inside the wizard of a new cluster loses no field', async ({ page, director }) => {
+  await login(page, director, '/clusters/new')
+  const name = page.getByLabel('Name', { exact: true })
+  await name.fill('kept')
+  await expect(page.getByRole('textbox', { name: 'Documents' })).toContainText('name: kept')
+  await page.context().clearCookies()
+  await name.fill('kept-too')
+  const again = page.getByRole('dialog')
+  await expect(again).toContainText('Your session has ended')
+  await again.getByLabel('Password').fill(director.password)
+  await again.getByRole('button', { name: 'Log in' }).click()
+  await expect(again).toHaveCount(0)
+  await expect(name).toHaveValue('kept-too')
+  await page.getByRole('link', { name: /^Next/ }).click()
+  await page.getByRole('link', { name: 'Back', exact: true }).click()
+  await expect(name).toHaveValue('kept-too')
+  await expect(page.getByRole('textbox', { name: 'Documents' })).toContainText('name: kept-too')
+})
+
 test('a session that is ended elsewhere is told without a click', async ({ page, director }) => {
   await login(page, director, '/clusters')
   await expect(page.getByText('live', { exact: true })).toBeVisible()
