@@ -16,8 +16,8 @@ const (
 	headerTimeout = 10 * time.Second
 	readTimeout   = 60 * time.Second
 	writeTimeout  = 60 * time.Second
-	// planTimeout is for patientOperations. The look ahead of a plan reads an image and a bundle to their ends: gigabytes
-	// that may be on a slow disk.
+	// planTimeout is for patientOperations. The look ahead of a plan reads an image and a bundle to their ends. These
+	// are gigabytes that may be on a slow disk.
 	planTimeout = 10 * time.Minute
 	idleTimeout = 2 * time.Minute
 	maxHeader   = 32 << 10

@@ -38,7 +38,8 @@ import { Palette, usePalette } from './palette'
 import { placesOf } from './places'
 import { setTheme, useTheme } from './theme'
 
-// Shell is drawn again only when something in it changes. A change of the address, as filters make many, draws the page.
+// Shell is drawn again only when something in it changes. A change of the address, as filters make many, draws the page
+// alone.
 export const Shell = memo(function Shell() {
   const palette = usePalette()
   const navigate = useNavigate()
