@@ -154,8 +154,8 @@ func (s *Snapshot) readBundle(context.Context) (err error) {
 
 // Members is the world for who looks at the cluster's nodes and plans nothing: the documents of the cluster, its
 // provider, its image and its release, its living machines, and which hosts are lost. Every cluster is looked at once a
-// minute, so this opens no bundle, and what it reads does not grow with the other clusters: an index leads to the living
-// machines, while those that were deleted are found by going through all rows.
+// minute, so this opens no bundle, and what it reads does not grow with the other clusters. An index leads to the
+// living machines; those that were deleted are found by going through all rows.
 func (r *Reader) Members(ctx context.Context, cluster string) (planner.World, error) {
 	s := r.empty()
 	err := s.readAll(
