@@ -826,12 +826,16 @@ class CredentialsList(TypedDict):
     items: list[Credentials]
 
 
-class DirectorAuthority(TypedDict):
+class _DirectorAuthority(TypedDict):
     authorities: list[TrustedAuthority]
     behind: list[NodeBehind]
     certificate: str
     stage: str
     trusted: str
+
+
+class DirectorAuthority(_DirectorAuthority, total=False):
+    directors: list[str]
 
 
 class _DirectorAuthorityChange(TypedDict):
@@ -2752,7 +2756,8 @@ class Client:
         """Bring the change of the director's authority to its next stage.
 
         The stages are trust, use and none. A stage that it is in already is no error. Use and none are refused while
-        nodes do not trust the next authority.
+        nodes do not trust the next authority. Directors on one database follow: a stage is refused while one of them
+        has not taken the stage before.
         """
         return self._request(
             "POST", "/director-authority",

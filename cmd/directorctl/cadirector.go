@@ -159,6 +159,9 @@ func (a *providerCommands) printDirectorAuthority(v wire.DirectorAuthority) {
 			row(plain(one.Subject), one.Ends.UTC().Format(time.RFC3339), signs, one.Fingerprint)
 		}
 	})
+	for _, d := range v.Directors {
+		say(a.out, "director %s has not taken this stage yet\n", plain(d))
+	}
 	for _, b := range v.Behind {
 		say(a.out, "%s of cluster %s: %s\n", b.Node, b.Cluster, plain(b.Why))
 	}

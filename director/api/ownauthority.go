@@ -45,7 +45,8 @@ func (s *clusterRoutes) ownAuthority(api huma.API) {
 		OperationID: "change-director-authority", Method: http.MethodPost, Path: "/director-authority", Tags: tags,
 		Summary: "Bring the change of the director's authority to its next stage",
 		Description: "The stages are trust, use and none. A stage that it is in already is no error. Use and none " +
-			"are refused while nodes do not trust the next authority.",
+			"are refused while nodes do not trust the next authority. Directors on one database follow: a stage is " +
+			"refused while one of them has not taken the stage before.",
 		Errors: []int{http.StatusConflict},
 	}, director.ActCredentials, kindOwnAuthority,
 		func(
@@ -61,7 +62,7 @@ func ownAuthorityOf(s certificates.OwnState, err error) (*body[wire.DirectorAuth
 	}
 	out := wire.DirectorAuthority{
 		Stage: string(s.Stage), Trusted: s.PEM, Certificate: fingerprintOf(s.Certificate),
-		Authorities: []wire.TrustedAuthority{}, Behind: []wire.NodeBehind{},
+		Authorities: []wire.TrustedAuthority{}, Behind: []wire.NodeBehind{}, Directors: s.Directors,
 	}
 	for _, a := range s.Authorities {
 		out.Authorities = append(out.Authorities, wire.TrustedAuthority{

@@ -25,11 +25,23 @@ type OwnAuthority struct {
 	Machines func(context.Context) ([]director.Machine, error)
 	// Read runs the script as root on the machine and returns what it printed; nil where no machine can be read.
 	Read func(ctx context.Context, m director.Machine, script string) (string, error)
-	// Shared is whether other directors have the same database, and so the same authority.
-	Shared bool
+	// Common is what directors with one database have of it; nil for a director that has its database alone.
+	Common Common
 	Log    *slog.Logger
 
 	changing sync.Mutex
+}
+
+// Common is the authority of the directors on one database. All of them follow it.
+type Common interface {
+	// Load returns the succession, and its revision; "" if there is none yet.
+	Load(ctx context.Context) (now pki.Succession, revision string, err error)
+	// Save replaces the one of the revision former; conflict if that is not there any more.
+	Save(ctx context.Context, former string, next pki.Succession) error
+	// Followed notes that this director has taken the revision.
+	Followed(ctx context.Context, revision string) error
+	// Behind names the living directors that have not.
+	Behind(ctx context.Context, revision string) ([]string, error)
 }
 
 // OwnState is how far the change of the director's authority is.
@@ -40,6 +52,8 @@ type OwnState struct {
 	Certificate *x509.Certificate // of the director, which one of them has signed
 	// Behind are nodes that trust the former authority and not the next one, or do not say what they trust.
 	Behind []Behind
+	// Directors are those on this database that have not taken the stage yet.
+	Directors []string
 }
 
 // Behind is a node that may not trust the next authority.
@@ -49,25 +63,62 @@ type Behind struct{ Cluster, Node, Why string }
 func (o *OwnAuthority) State(ctx context.Context, look bool) (OwnState, error) {
 	s := OwnState{Stage: o.Server.Stage(), PEM: o.Server.CA(), Certificate: o.Server.Leaf()}
 	var err error
-	if s.Authorities, err = o.Server.Authorities(); err != nil || !look || len(s.Authorities) < 2 {
+	if s.Authorities, err = o.Server.Authorities(); err != nil {
+		return s, err
+	}
+	if s.Directors, err = o.notFollowing(ctx); err != nil || !look || len(s.Authorities) < 2 {
 		return s, err
 	}
 	s.Behind, err = o.behind(ctx, s.Authorities)
 	return s, err
 }
 
-// Change brings the change to the stage: to trust and to use, and to none, which drops the former authority. A stage
-// that the change is in already is no error. The two last stages are refused while nodes are behind, unless forced.
-// Errors: conflict, with what to do first.
-func (o *OwnAuthority) Change(ctx context.Context, to pki.Stage, force bool) (OwnState, error) {
-	const op = "certificates.own_authority"
-	if o.Shared {
-		return OwnState{}, director.Errorf(
-			director.KindConflict, op, "other directors may have the same database, and so the same authority",
-		).WithHint("see docs/operate/certificates.md: stop them all, and give them another authority by hand")
+// notFollowing names the directors that have not taken the stage yet.
+func (o *OwnAuthority) notFollowing(ctx context.Context) ([]string, error) {
+	if o.Common == nil {
+		return nil, nil
 	}
+	_, revision, err := o.Common.Load(ctx)
+	if err != nil || revision == "" {
+		return nil, err
+	}
+	return o.Common.Behind(ctx, revision)
+}
+
+// Follow takes what another director has made of the common authority, and says so. Call it every few seconds.
+func (o *OwnAuthority) Follow(ctx context.Context) error {
 	o.changing.Lock()
 	defer o.changing.Unlock()
+	return o.follow(ctx)
+}
+
+func (o *OwnAuthority) follow(ctx context.Context) error {
+	if o.Common == nil {
+		return nil
+	}
+	now, revision, err := o.Common.Load(ctx)
+	if err != nil || revision == "" {
+		return err
+	}
+	if own, err := o.Server.Succession(); err != nil || own != now {
+		if err := o.Server.Follow(now); err != nil {
+			return err
+		}
+		o.Log.InfoContext(ctx, "follows the other directors' authority", "stage", string(o.Server.Stage()))
+	}
+	return o.Common.Followed(ctx, revision)
+}
+
+// Change brings the change to the stage: to trust and to use, and to none, which drops the former authority. A stage
+// that the change is in already is no error. The two last stages are refused while nodes are behind, unless forced, and
+// while other directors on the database are. Errors: conflict, with what to do first.
+func (o *OwnAuthority) Change(ctx context.Context, to pki.Stage, force bool) (OwnState, error) {
+	const op = "certificates.own_authority"
+	o.changing.Lock()
+	defer o.changing.Unlock()
+	if err := o.follow(ctx); err != nil {
+		return OwnState{}, err
+	}
 	now, err := o.State(ctx, to != pki.StageTrust && !force)
 	if err != nil {
 		return now, err
@@ -75,20 +126,41 @@ func (o *OwnAuthority) Change(ctx context.Context, to pki.Stage, force bool) (Ow
 	if now.Stage == to {
 		return now, nil
 	}
+	if len(now.Directors) > 0 {
+		return now, director.Errorf(
+			director.KindConflict, op, "directors on this database have not followed yet: %s",
+			strings.Join(now.Directors, ", "),
+		).WithHint(
+			"a director follows within seconds: try again. One of an older version does not: upgrade it, or stop it",
+		)
+	}
 	if len(now.Behind) > 0 {
 		return now, late(op, now.Behind)
 	}
-	do := map[pki.Stage]func() error{
-		pki.StageTrust: o.Server.Trust, pki.StageUse: o.Server.Use, pki.StageNone: o.Server.Drop,
-	}[to]
-	if do == nil {
-		return now, director.Errorf(director.KindInvalid, op, "%q is no stage", to).WithHint("trust, use or none")
+	next, err := o.Server.Next(to)
+	if err != nil {
+		return now, err
 	}
-	if err := do(); err != nil {
+	if err := o.take(ctx, next); err != nil {
 		return now, err
 	}
 	o.Log.InfoContext(ctx, "the change of the director's authority is in another stage", "stage", string(to))
 	return o.State(ctx, false)
+}
+
+// take makes the succession the common one before it is this director's.
+func (o *OwnAuthority) take(ctx context.Context, next pki.Succession) error {
+	if o.Common == nil {
+		return o.Server.Follow(next)
+	}
+	_, former, err := o.Common.Load(ctx)
+	if err == nil {
+		err = o.Common.Save(ctx, former, next)
+	}
+	if err != nil {
+		return err
+	}
+	return o.follow(ctx)
 }
 
 // mostNamed is how many nodes an error names; it counts the others.

@@ -66,6 +66,93 @@ func TestOwnAuthorityWaitsForNodes(t *testing.T) {
 		t.Errorf("behind are %+v, %v", s.Behind, err)
 	}
 	want(pki.StageNone, false)
-	o.Shared = true
-	want(pki.StageTrust, false, "by hand")
+}
+
+// common is what directors share of their authority.
+type common struct {
+	now      pki.Succession
+	revision string
+	took     map[string]string // revisions, by director
+}
+
+// of is the view of one director.
+type of struct {
+	*common
+	name string
+}
+
+func (c of) Load(context.Context) (pki.Succession, string, error) { return c.now, c.revision, nil }
+
+func (c of) Save(_ context.Context, former string, next pki.Succession) error {
+	if former != c.revision {
+		return director.Errorf(director.KindConflict, "test", "another director was quicker")
+	}
+	c.now, c.revision = next, next.Revision()
+	return nil
+}
+
+func (c of) Followed(_ context.Context, revision string) error {
+	c.took[c.name] = revision
+	return nil
+}
+
+func (c of) Behind(_ context.Context, revision string) (late []string, _ error) {
+	for name, took := range c.took {
+		if took != revision {
+			late = append(late, name)
+		}
+	}
+	return late, nil
+}
+
+// No stage begins before all directors on the database are in the one before it, and the one that is changed from is no
+// matter.
+func TestDirectorsChangeTheirAuthorityTogether(t *testing.T) {
+	t.Parallel()
+	open := func(dir string) *pki.Server {
+		t.Helper()
+		s, err := pki.EnsureServer(dir, []string{"director"}, []netip.Addr{netip.MustParseAddr("127.0.0.1")})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	one := open(t.TempDir())
+	shared, err := one.Succession()
+	if err != nil {
+		t.Fatal(err)
+	}
+	two := open(t.TempDir())
+	if err := two.Follow(shared); err != nil {
+		t.Fatal(err)
+	}
+	c := &common{took: map[string]string{"one": "", "two": ""}}
+	owned := func(s *pki.Server, name string) *OwnAuthority {
+		return &OwnAuthority{
+			Server: s, Log: slog.New(slog.DiscardHandler), Common: of{c, name},
+			Machines: func(context.Context) ([]director.Machine, error) { return nil, nil },
+		}
+	}
+	first, second := owned(one, "one"), owned(two, "two")
+	takes := []*OwnAuthority{first, second, first}
+	for i, to := range []pki.Stage{pki.StageTrust, pki.StageUse, pki.StageNone} {
+		leader, other := takes[i], []*OwnAuthority{second, first, second}[i]
+		if s, err := leader.Change(t.Context(), to, false); err != nil || s.Stage != to || len(s.Directors) != 1 {
+			t.Fatalf("%s: %+v, %v", to, s, err)
+		}
+		next := []pki.Stage{pki.StageUse, pki.StageNone, pki.StageTrust}[i]
+		_, err := leader.Change(t.Context(), next, true) // no force leaves a director behind
+		if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "have not followed yet") {
+			t.Errorf("%s before all are at %s: %v", next, to, err)
+		}
+		if err := other.Follow(t.Context()); err != nil || other.Server.CA() != leader.Server.CA() {
+			t.Errorf("%s: a director does not follow: %v", to, err)
+		}
+		if s, err := other.State(t.Context(), true); err != nil || s.Stage != to || len(s.Directors) > 0 {
+			t.Errorf("%s: the other director says %+v, %v", to, s, err)
+		}
+	}
+	if one.CA() == shared.CA {
+		t.Error("the former authority is still there")
+	}
 }

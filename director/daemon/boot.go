@@ -104,7 +104,7 @@ func (b *boot) openDoors(ctx context.Context) error {
 	if b.hands, err = b.openHands(b.db, b.box); err != nil {
 		return err
 	}
-	if b.server, err = b.openIdentity(ctx, b.db); err != nil {
+	if b.server, err = b.openIdentity(ctx, b.db, b.box); err != nil {
 		return err
 	}
 	if err := b.openACME(); err != nil {
@@ -205,7 +205,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 		instance: b.instance, host: b.host, held: b.held.Load,
 		fetch:     b.peers.fetcher(b.db, b.files),
 		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
-		own:     b.ownAuthority(b.db, b.env, b.server),
+		own:     b.ownAuthority(),
 		backups: b.backups, room: health{b.Daemon}.room, directors: directorRecords{b.db, b.vault(b.db, b.box)},
 		logsOf: b.logsOf, peers: b.peers.ask,
 		support: b.support(b.db, b.build, b.hands.playbook, b.tree, b.env.Push.Password),
@@ -265,6 +265,7 @@ func (b *boot) startRounds(ctx context.Context) error {
 	b.every(ctx, fenceEvery, "power off what was given up with lost hosts", b.fencing.Sweep)
 	b.startServing(ctx, b.db, b.env)
 	b.startDiscovery(ctx)
+	b.every(ctx, followEvery, "follow the authority of the directors", b.services.own.Follow)
 	b.every(ctx, certificatesEvery, "look at certificates", b.services.inventory.Tick)
 	b.startNotifications(ctx, b.db, b.box, b.metrics, b.instance, b.build)
 	return nil

@@ -109,17 +109,6 @@ func ownAuthorities(server *pki.Server) ([]certificates.Own, error) {
 	return own, err
 }
 
-// ownAuthority changes that of the director itself.
-func (d *Daemon) ownAuthority(db *store.Store, env steps.Env, server *pki.Server) *certificates.OwnAuthority {
-	o := &certificates.OwnAuthority{
-		Server: server, Machines: certificateStore{db}.Machines, Shared: d.cfg.Database != "", Log: d.log,
-	}
-	if env.Connect == nil { // there is nothing to read on nodes that only pretend
-		o.Read = env.Read
-	}
-	return o
-}
-
 // ownKeys are those that the director signs tokens for clusters with, and requests to endpoints.
 func ownKeys(ctx context.Context, db *store.Store, now time.Time) ([]director.Key, error) {
 	var out []director.Key

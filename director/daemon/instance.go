@@ -85,20 +85,17 @@ func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, erro
 		WithHint("%s", hint)
 }
 
-// metaAuthority is under which name a shared database keeps the fingerprint of the authority that all its directors
-// have.
-const metaAuthority = "tls_authority"
-
 // openIdentity opens the director's TLS identity, or makes it. Directors that share a database have one authority:
-// nodes and users trust no other.
-func (d *Daemon) openIdentity(ctx context.Context, db *store.Store) (*pki.Server, error) {
+// nodes and users trust no other. One that others have changed meanwhile is taken before anything is served.
+func (d *Daemon) openIdentity(ctx context.Context, db *store.Store, box *seal.Box) (*pki.Server, error) {
 	shared, known := d.cfg.Database != "", ""
 	const hint = "copy tls/ca.crt and tls/ca.key from the state directory of a director that uses this database. To " +
 		"change the authority of all of them, " +
-		"stop every director and let the database forget it: DELETE FROM meta WHERE name = '" + metaAuthority + "'"
+		"stop every director and let the database forget it: DELETE FROM meta WHERE name = '" + store.MetaAuthority +
+		"'; DELETE FROM own_authority"
 	if shared {
 		var err error
-		if known, err = db.Meta(ctx, metaAuthority); err != nil {
+		if known, err = db.Meta(ctx, store.MetaAuthority); err != nil {
 			return nil, err
 		}
 		if _, err := os.Stat(d.path("tls", "ca.crt")); known != "" && errors.Is(err, fs.ErrNotExist) {
@@ -119,12 +116,17 @@ func (d *Daemon) openIdentity(ctx context.Context, db *store.Store) (*pki.Server
 	if err != nil || !shared {
 		return identity, err
 	}
+	if now, revision, err := (commonAuthority{db: db, box: box}).Load(ctx); err != nil {
+		return nil, err
+	} else if revision != "" {
+		return identity, identity.Follow(now)
+	}
 	ca, err := pki.ParseCert(identity.CA())
 	if err != nil {
 		return nil, err
 	}
 	ours := client.Fingerprint(ca)
-	if known, err = db.EnsureMeta(ctx, metaAuthority, ours); err != nil {
+	if known, err = db.EnsureMeta(ctx, store.MetaAuthority, ours); err != nil {
 		return nil, err
 	}
 	if known != ours {

@@ -40,7 +40,9 @@ func (d *Daemon) openPeers(
 	if err != nil {
 		return peerCalls{}, err
 	}
-	trust := &tls.Config{RootCAs: identity.Roots(), ServerName: peerName, MinVersion: tls.VersionTLS13}
+	trust := func() *tls.Config { // their authority may change
+		return &tls.Config{RootCAs: identity.Roots(), ServerName: peerName, MinVersion: tls.VersionTLS13}
+	}
 	client := peers.NewClient(key, db, trust, time.Now)
 	return peerCalls{key, instance, client, client}, nil
 }

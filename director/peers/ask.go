@@ -40,13 +40,15 @@ type Client struct {
 
 var _ journal.Peers = (*Client)(nil)
 
-// NewClient returns a client. trust says which certificates peers have to have.
-func NewClient(key []byte, addresses Addresses, trust *tls.Config, now func() time.Time) *Client {
+// NewClient returns a client. trust says which certificates peers have to have, and is asked for each connection.
+func NewClient(key []byte, addresses Addresses, trust func() *tls.Config, now func() time.Time) *Client {
+	dial := func(ctx context.Context, network, address string) (net.Conn, error) {
+		d := tls.Dialer{NetDialer: &net.Dialer{Timeout: patience / 2}, Config: trust()}
+		return d.DialContext(ctx, network, address)
+	}
 	return &Client{key, addresses, &http.Client{
 		Transport: &http.Transport{
-			TLSClientConfig:       trust,
-			DialContext:           (&net.Dialer{Timeout: patience / 2}).DialContext,
-			TLSHandshakeTimeout:   patience / 2,
+			DialTLSContext:        dial,
 			ResponseHeaderTimeout: patience,
 			IdleConnTimeout:       time.Minute,
 			MaxConnsPerHost:       atOnce,

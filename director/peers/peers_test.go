@@ -100,9 +100,11 @@ func open(t *testing.T) *fixture {
 	return f
 }
 
+func (f *fixture) trusting() *tls.Config { return f.trust }
+
 func (f *fixture) client(k []byte, now func() time.Time) *peers.Client {
 	at := f.server.Listener.Addr().String()
-	return peers.NewClient(k, addresses{"i1": at, "i2": at, "silent": "", "down": "127.0.0.1:1"}, f.trust, now)
+	return peers.NewClient(k, addresses{"i1": at, "i2": at, "silent": "", "down": "127.0.0.1:1"}, f.trusting, now)
 }
 
 func wantKind(t *testing.T, err error, kind director.Kind, words ...string) {
@@ -199,7 +201,7 @@ func TestStrangersGetNothing(t *testing.T) {
 	}
 	// Nor does a director talk to one that another authority vouches for.
 	other := open(t)
-	c := peers.NewClient(key, addresses{"i1": other.server.Listener.Addr().String()}, f.trust, time.Now)
+	c := peers.NewClient(key, addresses{"i1": other.server.Listener.Addr().String()}, f.trusting, time.Now)
 	_, err = c.LogLines(ctx, "i1", "p1", q)
 	wantKind(t, err, director.KindUnavailable, "does not answer")
 }

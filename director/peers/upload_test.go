@@ -37,7 +37,7 @@ func TestUploadOfAPeer(t *testing.T) {
 	t.Cleanup(server.Close)
 	at := server.Listener.Addr().String()
 	client := func(k []byte) *peers.Client {
-		return peers.NewClient(k, addresses{"i1": at, "i2": at, "down": "127.0.0.1:1"}, f.trust, time.Now)
+		return peers.NewClient(k, addresses{"i1": at, "i2": at, "down": "127.0.0.1:1"}, f.trusting, time.Now)
 	}
 	body, size, err := client(key).Upload(t.Context(), "i1", "good", 4)
 	if err != nil {

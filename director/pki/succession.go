@@ -1,9 +1,13 @@
 package pki
 
 import (
+	"crypto/sha256"
 	"crypto/x509"
+	"encoding/hex"
+	"encoding/json"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -73,39 +77,129 @@ func (s *Server) trusted() []string {
 	}
 }
 
-// Trust makes the next authority, for clients to trust it together with the present one. It may be cut off and called
-// again. Errors: conflict if the next one signs already.
-func (s *Server) Trust() error {
-	const op = "pki.trust"
+// Succession is all that directors with one authority have in common of it: the texts of the files.
+type Succession struct {
+	CA    string          // what clients trust
+	Key   director.Secret // of the one that signs
+	Next  director.Secret // key of the next one, while it is trusted only
+	Cross string          // the next one as the former one signs it, while both are trusted
+}
+
+// Revision tells successions apart. It reveals no key.
+func (s Succession) Revision() string {
+	sum := sha256.Sum256([]byte(s.CA + fmt.Sprint(s.Next != "", s.Cross != "")))
+	return hex.EncodeToString(sum[:])
+}
+
+// keptSuccession is a succession before it is sealed.
+type keptSuccession struct{ CA, Key, Next, Cross string }
+
+// Encode returns the succession with its keys in the clear, to be sealed.
+func (s Succession) Encode() ([]byte, error) {
+	return json.Marshal(keptSuccession{s.CA, s.Key.Reveal(), s.Next.Reveal(), s.Cross})
+}
+
+// DecodeSuccession is the inverse of Encode.
+func DecodeSuccession(plain []byte) (Succession, error) {
+	var k keptSuccession
+	if json.Unmarshal(plain, &k) != nil { // the cause may quote a key
+		return Succession{}, director.Errorf(
+			director.KindInternal, "pki.succession", "the directors' authority cannot be read",
+		)
+	}
+	return Succession{k.CA, director.Secret(k.Key), director.Secret(k.Next), k.Cross}, nil
+}
+
+// Succession returns what is there.
+func (s *Server) Succession() (Succession, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	return s.succession()
+}
+
+func (s *Server) succession() (Succession, error) {
+	out := Succession{CA: strings.Join(s.trusted(), ""), Key: s.ca.Key}
+	for name, into := range map[string]func(string){
+		fileNextKey: func(text string) { out.Next = director.Secret(text) },
+		fileCross:   func(text string) { out.Cross = text },
+	} {
+		text, err := s.read(name)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return out, director.Errorf(director.KindInternal, "pki.succession", "cannot read %s: %w", name, err)
+		}
+		into(text)
+	}
+	switch s.stage { // without what a change that was cut off has left
+	case StageNone:
+		out.Next, out.Cross = "", ""
+	case StageUse:
+		out.Next = ""
+	}
+	return out, nil
+}
+
+// Next returns what is there when the change is in the stage: trust makes the next authority, for clients to trust it
+// together with the present one, use has it sign, and none has the former one trusted no more. It changes nothing; that
+// is Follow's. Errors: conflict if another stage comes first.
+func (s *Server) Next(to Stage) (Succession, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	switch to {
+	case StageTrust:
+		return s.trust()
+	case StageUse:
+		return s.use()
+	case StageNone:
+		return s.drop()
+	}
+	return Succession{}, director.Errorf(director.KindInvalid, "pki.next", "%q is no stage", to).
+		WithHint("trust, use or none")
+}
+
+func (s *Server) trust() (Succession, error) {
 	switch s.stage {
 	case StageUse:
-		return director.Errorf(director.KindConflict, op, "the former authority is still trusted").
-			WithHint("finish the change that is under way first: directorctl ca director drop")
+		return Succession{}, director.Errorf(
+			director.KindConflict, "pki.trust", "the former authority is still trusted",
+		).WithHint("finish the change that is under way first: directorctl ca director drop")
 	case StageTrust:
 		if _, err := s.nextPair(); err == nil {
-			return nil
+			return s.succession()
 		} // its key is lost: another one takes its place
 	}
 	// A name of its own: OpenSSL looks for issuers by name.
 	next, err := newCA("director "+s.now().UTC().Format(time.RFC3339), s.now(), AuthorityLife)
 	if err != nil {
-		return err
+		return Succession{}, err
 	}
 	cross, err := crossSigned(next.Cert, s.ca)
+	return Succession{CA: s.ca.Cert + next.Cert, Key: s.ca.Key, Next: next.Key, Cross: cross}, err
+}
+
+func (s *Server) use() (Succession, error) {
+	switch s.stage {
+	case StageNone:
+		return Succession{}, director.Errorf(director.KindConflict, "pki.use", "there is no next authority").
+			WithHint("begin with: directorctl ca director trust")
+	case StageUse:
+		return s.succession()
+	}
+	next, err := s.nextPair()
 	if err != nil {
-		return err
+		return Succession{}, err
 	}
-	for _, f := range []struct{ name, text string }{
-		{fileNextKey, next.Key.Reveal()}, {fileCross, cross}, {fileCACert, s.ca.Cert + next.Cert},
-	} {
-		if err := s.write(f.name, f.text); err != nil {
-			return err
-		}
+	now, err := s.succession()
+	now.Key, now.Next = next.Key, ""
+	return now, err
+}
+
+func (s *Server) drop() (Succession, error) {
+	if s.stage == StageTrust {
+		return Succession{}, director.Errorf(
+			director.KindConflict, "pki.drop", "the next authority does not sign yet",
+		).WithHint("first: directorctl ca director use")
 	}
-	s.other, s.stage = next.Cert, StageTrust
-	return nil
+	return Succession{CA: s.ca.Cert, Key: s.ca.Key}, nil
 }
 
 // nextPair returns the next authority with its key. Errors: conflict if the key is not there.
@@ -123,53 +217,51 @@ func (s *Server) nextPair() (Pair, error) {
 	return next, nil
 }
 
-// Use has the next authority sign from now on. The key of the former one is gone then. It may be cut off and called
-// again. Errors: conflict if there is no next one.
-func (s *Server) Use() error {
+// Follow takes the succession, from whatever is there. It may be cut off and called again: at any line the key that is
+// there belongs to an authority that is trusted. Nothing restarts. Errors: invalid if the key belongs to none of the
+// authorities.
+func (s *Server) Follow(to Succession) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	switch s.stage {
-	case StageNone:
-		return director.Errorf(director.KindConflict, "pki.use", "there is no next authority").
-			WithHint("begin with: directorctl ca director trust")
-	case StageUse:
-		return nil
+	next := Server{now: s.now}
+	next.adopt(to.CA, to.Key)
+	if err := ValidateCA(next.ca, s.now()); err != nil {
+		return director.Errorf(director.KindInvalid, "pki.follow", "the directors' authority cannot be used: %w", err)
 	}
-	next, err := s.nextPair()
-	if err != nil {
+	if to.Next != "" { // before the next one is trusted
+		if err := errors.Join(s.write(fileNextKey, to.Next.Reveal()), s.write(fileCross, to.Cross)); err != nil {
+			return err
+		}
+	}
+	if next.ca != s.ca {
+		if err := errors.Join(s.write(fileCross, to.Cross), s.write(fileCACert, s.ca.Cert+next.ca.Cert)); err != nil {
+			return err
+		}
+		if err := s.write(fileCAKey, to.Key.Reveal()); err != nil {
+			return err
+		}
+	}
+	if err := s.write(fileCACert, to.CA); err != nil {
 		return err
 	}
-	if err := os.Rename(filepath.Join(s.dir, fileNextKey), filepath.Join(s.dir, fileCAKey)); err != nil {
-		return director.Errorf(director.KindInternal, "pki.use", "the key cannot be put in its place: %w", err).
-			WithHint("check the permissions of %s", s.dir)
+	s.ca, s.other, s.stage = next.ca, next.other, next.stage
+	if err := s.tidy(to); err != nil {
+		return err
 	}
-	s.ca, s.other, s.stage = next, s.ca.Cert, StageUse
+	if c := s.load(); c != nil {
+		s.cert = c
+		return nil
+	}
 	return s.renew()
 }
 
-// Drop has the former authority trusted no more. Without a change it does nothing. Errors: conflict if the next one
-// does not sign yet.
-func (s *Server) Drop() error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch s.stage {
-	case StageNone:
-		return nil
-	case StageTrust:
-		return director.Errorf(director.KindConflict, "pki.drop", "the next authority does not sign yet").
-			WithHint("first: directorctl ca director use")
-	}
-	if err := s.write(fileCACert, s.ca.Cert); err != nil {
-		return err
-	}
-	s.other, s.stage = "", StageNone
-	return errors.Join(s.tidy(), s.renew())
-}
-
-// tidy removes what a change has left.
-func (s *Server) tidy() error {
+// tidy removes what the succession does not have.
+func (s *Server) tidy(to Succession) error {
 	var errs []error
-	for _, name := range []string{fileNextKey, fileCross} {
+	for name, text := range map[string]string{fileNextKey: to.Next.Reveal(), fileCross: to.Cross} {
+		if text != "" {
+			continue
+		}
 		if err := os.Remove(filepath.Join(s.dir, name)); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			errs = append(errs, err)
 		}

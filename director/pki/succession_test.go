@@ -71,6 +71,15 @@ func (s *Server) reopened(t *testing.T, want Stage) *Server {
 	return again
 }
 
+// change brings the change of the authority to the stage.
+func (s *Server) change(to Stage) error {
+	next, err := s.Next(to)
+	if err != nil {
+		return err
+	}
+	return s.Follow(next)
+}
+
 // Who trusts the former authority alone is served until it goes, and who trusts the next one from its use on.
 func TestAuthorityIsChanged(t *testing.T) {
 	t.Parallel()
@@ -79,15 +88,15 @@ func TestAuthorityIsChanged(t *testing.T) {
 		t.Fatal(err)
 	}
 	former := s.CA()
-	if err := s.Use(); director.KindOf(err) != director.KindConflict || director.HintOf(err) == "" {
+	if err := s.change(StageUse); director.KindOf(err) != director.KindConflict || director.HintOf(err) == "" {
 		t.Errorf("use without trust: %v", err)
 	}
 	for range 2 {
-		if err := s.Trust(); err != nil {
+		if err := s.change(StageTrust); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Drop(); director.KindOf(err) != director.KindConflict {
+	if err := s.change(StageNone); director.KindOf(err) != director.KindConflict {
 		t.Errorf("drop before use: %v", err)
 	}
 	s = s.reopened(t, StageTrust)
@@ -97,12 +106,12 @@ func TestAuthorityIsChanged(t *testing.T) {
 		t.Error("the next authority signs before its use")
 	}
 	for range 2 {
-		if err := s.Use(); err != nil {
+		if err := s.change(StageUse); err != nil {
 			t.Fatal(err)
 		}
 	}
 	s = s.reopened(t, StageUse)
-	if err := s.Trust(); director.KindOf(err) != director.KindConflict {
+	if err := s.change(StageTrust); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a change in a change: %v", err)
 	}
 	for _, trusted := range []string{former, next, both} {
@@ -111,7 +120,7 @@ func TestAuthorityIsChanged(t *testing.T) {
 		}
 	}
 	for range 2 {
-		if err := s.Drop(); err != nil {
+		if err := s.change(StageNone); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -139,7 +148,7 @@ func TestChangeOfAuthorityIsCutOff(t *testing.T) {
 		}, StageNone},
 		"the key is in its place, and nothing is signed": {func(t *testing.T, s *Server) {
 			t.Helper()
-			if err := s.Trust(); err != nil {
+			if err := s.change(StageTrust); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Rename(filepath.Join(s.dir, fileNextKey), filepath.Join(s.dir, fileCAKey)); err != nil {
@@ -148,7 +157,7 @@ func TestChangeOfAuthorityIsCutOff(t *testing.T) {
 		}, StageUse},
 		"the key of the next one is lost": {func(t *testing.T, s *Server) {
 			t.Helper()
-			if err := s.Trust(); err != nil {
+			if err := s.change(StageTrust); err != nil {
 				t.Fatal(err)
 			}
 			if err := os.Remove(filepath.Join(s.dir, fileNextKey)); err != nil {
@@ -157,10 +166,10 @@ func TestChangeOfAuthorityIsCutOff(t *testing.T) {
 		}, StageTrust},
 		"the former one is out, and its chain is shown": {func(t *testing.T, s *Server) {
 			t.Helper()
-			if err := s.Trust(); err != nil {
+			if err := s.change(StageTrust); err != nil {
 				t.Fatal(err)
 			}
-			if err := s.Use(); err != nil {
+			if err := s.change(StageUse); err != nil {
 				t.Fatal(err)
 			}
 			if err := s.write(fileCACert, s.ca.Cert); err != nil {
@@ -180,12 +189,12 @@ func TestChangeOfAuthorityIsCutOff(t *testing.T) {
 				t.Fatalf("it starts in stage %s, want %s: %v", s.Stage(), tt.want, err)
 			}
 			if tt.want == StageUse {
-				if !accepts(t, s, s.other) || s.Drop() != nil {
+				if !accepts(t, s, s.other) || s.change(StageNone) != nil {
 					t.Error("the change does not end")
 				}
 			}
-			for _, do := range []func() error{s.Trust, s.Use, s.Drop} {
-				if err := do(); err != nil {
+			for _, to := range []Stage{StageTrust, StageUse, StageNone} {
+				if err := s.change(to); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -194,4 +203,84 @@ func TestChangeOfAuthorityIsCutOff(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Directors with one authority take each stage from the one that makes it, also several stages at once, and also when
+// they were killed between two files.
+func TestDirectorsFollowASuccession(t *testing.T) {
+	t.Parallel()
+	leader, err := EnsureServer(t.TempDir(), testNames, testIPs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	follower := func() *Server {
+		t.Helper()
+		dir := t.TempDir()
+		for _, name := range []string{fileCACert, fileCAKey} {
+			text, err := leader.read(name)
+			if err == nil {
+				err = os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		s, err := EnsureServer(dir, testNames, testIPs)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return s
+	}
+	former := leader.CA()
+	each, late, killed := follower(), follower(), follower()
+	for _, to := range []Stage{StageTrust, StageUse, StageNone} {
+		if err := leader.change(to); err != nil {
+			t.Fatal(err)
+		}
+		now, err := leader.Succession()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if to == StageUse { // killed before it has the key
+			both := killed.ca.Cert + leader.ca.Cert
+			if err := killed.write(fileCACert, both); err != nil {
+				t.Fatal(err)
+			}
+			if killed, err = EnsureServer(killed.dir, testNames, testIPs); err != nil || !accepts(t, killed, former) {
+				t.Fatalf("it does not start: %v", err)
+			}
+		}
+		following := []*Server{each}
+		if to != StageTrust {
+			following = append(following, killed)
+		}
+		if to == StageNone {
+			following = append(following, late)
+		}
+		for _, s := range following {
+			plain, err := now.Encode()
+			if err != nil {
+				t.Fatal(err)
+			}
+			read, err := DecodeSuccession(plain)
+			if err == nil {
+				err = s.Follow(read)
+			}
+			own, serr := s.reopened(t, to).Succession()
+			if err != nil || serr != nil || own != now || own.Revision() != now.Revision() {
+				t.Errorf("%s: a director does not follow: %v, %v", to, err, serr)
+			}
+			if !accepts(t, s, leader.CA()) || accepts(t, s, former) != (to != StageNone) {
+				t.Errorf("%s: a director shows another certificate than the leader", to)
+			}
+		}
+	}
+	other, err := EnsureServer(t.TempDir(), testNames, testIPs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := late.Follow(Succession{CA: other.CA(), Key: late.ca.Key}); director.KindOf(err) != director.KindInvalid {
+		t.Errorf("a key of another authority: %v", err)
+	}
+	late.reopened(t, StageNone)
 }

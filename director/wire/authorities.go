@@ -40,6 +40,7 @@ type DirectorAuthority struct {
 	Certificate string             `json:"certificate" doc:"Fingerprint of the certificate that they have signed for the director."`
 	Trusted     string             `json:"trusted" doc:"Their certificates, in PEM form."`
 	Behind      []NodeBehind       `json:"behind" doc:"Nodes that may not trust the next authority; empty if they were not asked."`
+	Directors   []string           `json:"directors,omitempty" doc:"Directors on the same database that have not taken the stage yet."`
 }
 
 // TrustedAuthority is one that clients of the director are to trust.
