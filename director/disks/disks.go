@@ -164,7 +164,8 @@ func (s *Service) needed(ctx context.Context, d ledger.Disk) error {
 		return err
 	}
 	return director.Errorf(
-		director.KindConflict, "disks.delete", "the disk %s is a copy for plan %s, which is %s", d.ID, d.Plan, state.Status,
+		director.KindConflict, "disks.delete", "the disk %s is a copy for plan %s, which is %s", d.ID, d.Plan,
+		state.Status,
 	).WithHint("let the plan end, or give it up: directorctl discard %s", d.Plan)
 }
 

@@ -54,7 +54,8 @@ func TestVouchForHost(t *testing.T) {
 		"nothing": "", "no certificate": other.Public, "of another authority": theirs, "of a person": user.Certificate,
 		"with another key": string(ssh.MarshalAuthorizedKey(changed)),
 	} {
-		if got, err := authority.VouchedHost(machine, text); director.KindOf(err) != director.KindConflict || got != "" {
+		got, err := authority.VouchedHost(machine, text)
+		if director.KindOf(err) != director.KindConflict || got != "" {
 			t.Errorf("%s: %q, %v", name, got, err)
 		}
 	}

@@ -130,7 +130,8 @@ func TestNodeFromAfterTheBundleIsAdopted(t *testing.T) {
 		"made after it":   {restored: restored, cluster: node("10.88.0.20", ""), signed: true},
 		"booted after it": {given: true, restored: restored, cluster: node("10.88.0.20", ""), signed: true},
 		"without a record": {
-			restored: restored, cluster: node("10.88.0.20", ""), kind: director.KindConflict, says: "has no record", asks: out,
+			restored: restored, cluster: node("10.88.0.20", ""), kind: director.KindConflict, says: "has no record",
+			asks: out,
 		},
 		"at another address": {
 			restored: restored, cluster: node("10.88.0.21", ""), signed: true, kind: director.KindConflict,

@@ -65,9 +65,9 @@ func keptDisks(q *gorm.DB, f DiskFilter) ([]director.KeptDisk, error) {
 	return out, nil
 }
 
-// KeepDisks writes the disks down before their VM goes, or before a copy is made. A step that is tried again changes nothing: a disk keeps the
-// time at which its plan first kept it. It has the holder that is written: one that was taken over is free again
-// without.
+// KeepDisks writes the disks down before their VM goes, or before a copy is made. A step that is tried again changes
+// nothing: a disk keeps the time at which its plan first kept it. It has the holder that is written: one that was taken
+// over is free again without.
 func (s *machineStore) KeepDisks(ctx context.Context, disks []director.KeptDisk) error {
 	const op = "store.keep_disks"
 	if len(disks) == 0 {

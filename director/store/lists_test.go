@@ -74,7 +74,8 @@ func TestEndedPlans(t *testing.T) {
 			end       plan.EventKind
 		}{
 			{"c0", plan.ClusterRotateCerts, plan.PlanDone}, {"c0", plan.ClusterScale, plan.PlanFailed},
-			{"c0", plan.ClusterBackup, plan.PlanDone}, {"c1", plan.ClusterScale, ""}, {"c2", plan.ClusterDrill, plan.PlanDone},
+			{"c0", plan.ClusterBackup, plan.PlanDone}, {"c1", plan.ClusterScale, ""},
+			{"c2", plan.ClusterDrill, plan.PlanDone},
 		} {
 			made := plan.Plan{ID: fmt.Sprintf("e%d", i), CreatedAt: time.Unix(300, 0), Content: plan.Content{
 				Operation: p.operation, Cluster: p.cluster, Steps: []plan.Step{{ID: "a"}},

@@ -264,8 +264,8 @@ func (s *planStore) Holder(ctx context.Context, cluster string) (string, error) 
 	return s.active(ctx, cluster, LaneNodes)
 }
 
-// EndedPlans returns when the last plan ended of each cluster, or of those named, by name. Drills and backups, which leave the nodes as
-// they are, do not count, nor does a plan that was never started.
+// EndedPlans returns when the last plan ended of each cluster, or of those named, by name. Drills and backups, which
+// leave the nodes as they are, do not count, nor does a plan that was never started.
 func (s *planStore) EndedPlans(ctx context.Context, clusters ...string) (map[string]time.Time, error) {
 	var rows []planRow
 	q := s.read.WithContext(ctx).Model(&planRow{}).Select("cluster, MAX(finished_at) AS finished_at").

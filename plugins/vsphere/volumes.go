@@ -201,7 +201,8 @@ func diskUsers(ctx context.Context, p *place, disks []kept) (map[string]diskUser
 		}
 		for _, d := range object.VirtualDeviceList(vm.Config.Hardware.Device) {
 			if disk, ok := d.(*types.VirtualDisk); ok {
-				users[fileOf(disk)] = diskUser{vm.Name, vm.Runtime.PowerState != types.VirtualMachinePowerStatePoweredOff}
+				off := vm.Runtime.PowerState == types.VirtualMachinePowerStatePoweredOff
+				users[fileOf(disk)] = diskUser{vm.Name, !off}
 			}
 		}
 	}

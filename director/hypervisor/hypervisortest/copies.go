@@ -216,7 +216,8 @@ func copiesAfterCrash(b bundle) {
 			c.cutCopy(crash)
 			c.holds(c.spec.Key, "before")
 			err := c.copier.RestoreDisk(b.ctx, c.spec.Key, serial, c.to)
-			if kind := director.KindOf(err); err == nil || kind != director.KindConflict && kind != director.KindNotFound {
+			kinds := []director.Kind{director.KindConflict, director.KindNotFound}
+			if err == nil || !slices.Contains(kinds, director.KindOf(err)) {
 				t.Errorf("RestoreDisk from half a copy: %v", err)
 			}
 			c.holds(c.spec.Key, "before")
