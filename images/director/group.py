@@ -3,6 +3,7 @@
 import json
 import os
 import pwd
+import signal
 import ssl
 import subprocess
 import time
@@ -125,7 +126,7 @@ EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type =
     def stop(self) -> None:
         """End all programs."""
         for program in reversed(self.running):
-            program.terminate()
+            program.send_signal(signal.SIGINT)  # PostgreSQL would wait for its clients otherwise
             program.wait(60)
 
 
@@ -173,9 +174,7 @@ class Group:
         began = time.monotonic()
         wait("the group's address answers", lambda: answers(ADDRESS))
         check(f"the group's address answers after {time.monotonic() - began:.0f} s", True)
-        with subprocess.Popen(
-            ["ssh", "-n", "-F", "none", "-o", f"ControlPath={WORK}/{first.name}.ssh", f"admin@{first.address}", "sudo director setup share"],
-            stdout=subprocess.PIPE, text=True) as share:
+        with subprocess.Popen(first.ssh("sudo director setup share"), stdout=subprocess.PIPE, text=True) as share:
             said = ""
             while said.count("\n\n") < 4 and (line := share.stdout.readline()):
                 said += line

@@ -145,13 +145,17 @@ class VM:
 
         return wait(f"{self.name}: the page at https://{self.address}/", get)
 
-    def on(self, command: str, check: bool = False) -> subprocess.CompletedProcess:
-        """Run a command over SSH, as admin."""
-        return sh(
+    def ssh(self, command: str) -> list:
+        """Return how a command is run over SSH, as admin."""
+        return [
             "ssh", "-n", "-F", "none", "-i", f"{WORK}/id", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o",
             "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={WORK}/{self.name}.known", "-o", "ControlMaster=auto",
-            "-o", f"ControlPath={WORK}/{self.name}.ssh", "-o", "ControlPersist=300", f"admin@{self.address}", command, check=check,
-        )
+            "-o", f"ControlPath={WORK}/{self.name}.ssh", "-o", "ControlPersist=300", f"admin@{self.address}", command,
+        ]
+
+    def on(self, command: str, check: bool = False) -> subprocess.CompletedProcess:
+        """Run a command over SSH, as admin."""
+        return sh(*self.ssh(command), check=check)
 
     def put(self, file: str, path: str) -> None:
         """Write a file of this machine to the path on the VM, for the director alone."""
