@@ -65,11 +65,3 @@ func (b *Bundle) copyFile(to string, f File) (err error) {
 		return nil
 	})
 }
-
-// ignore returns err unless it is the harmless one.
-func ignore(err, harmless error) error {
-	if errors.Is(err, harmless) {
-		return nil
-	}
-	return err
-}
