@@ -25,7 +25,8 @@ func (a *planCommands) directorCommand() *cobra.Command {
 				"confirmation.", plan.DirectorCreate),
 		a.directorPlanCommand("delete", "Plan the deletion of a director's VM, and start the plan",
 			"Freeze the plan that deletes the VM of a director with its document, show it, and start it after a "+
-				"confirmation. The data disk is\nkept and listed, unless --delete-data is given: then the plan names it.",
+				"confirmation. The data disk is\nkept and listed, unless --delete-data is given: then the plan "+
+				"names it.",
 			plan.DirectorDelete),
 	)
 	return cmd
@@ -77,7 +78,8 @@ func (a *planCommands) directorCertificateCommand() *cobra.Command {
 				}
 			}
 			return director.Errorf(
-				director.KindNotFound, "directorctl.director", "director %s has no VM that was given a certificate", args[0],
+				director.KindNotFound, "directorctl.director", "director %s has no VM that was given a certificate",
+				args[0],
 			).WithHint("directorctl director list")
 		}),
 	}

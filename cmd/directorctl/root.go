@@ -99,7 +99,8 @@ func (a *app) addCommands(root *cobra.Command) {
 		a.followCommand(), plans.waitsCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
 		plans.pauseCommand(), plans.cancelCommand(),
 		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
-		plans.campaignCommand(), plans.directorCommand(), plans.hooksCommand(), plans.notificationsCommand(), clusters.schedulesCommand(),
+		plans.campaignCommand(), plans.directorCommand(), plans.hooksCommand(), plans.notificationsCommand(),
+		clusters.schedulesCommand(),
 	)
 	add(
 		"cluster", clusters.nodeCommand(), clusters.nodesCommand(), clusters.summaryCommand(), plans.phaseCommand(),

@@ -162,7 +162,8 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 			continue
 		}
 		if _, err := p.asDirector(
-			ctx, "cp", "--recursive", "--no-clobber", "--preserve=mode,timestamps", "--", p.data(name)+"/.", p.onShare(name),
+			ctx, "cp", "--recursive", "--no-clobber", "--preserve=mode,timestamps", "--", p.data(name)+"/.",
+			p.onShare(name),
 		); err != nil {
 			return err
 		}

@@ -144,8 +144,8 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 func (b *boot) openFiles(context.Context) error {
 	var err error
 	b.files, err = imagestore.Open(imagestore.Config{
-		Dir: b.path("images"), Owner: b.instance, Log: b.log, Reserve: int64(b.cfg.ImageReserve), Uploads: b.cfg.ImageUploads,
-		UploadBytes: int64(b.cfg.ImageUploadsSize),
+		Dir: b.path("images"), Owner: b.instance, Log: b.log, Reserve: int64(b.cfg.ImageReserve),
+		Uploads: b.cfg.ImageUploads, UploadBytes: int64(b.cfg.ImageUploadsSize),
 	})
 	if err != nil {
 		return err

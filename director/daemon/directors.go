@@ -101,7 +101,8 @@ func (r directorRecords) Problems(ctx context.Context, name string, d model.Dire
 func (r directorRecords) DirectorInstalled(ctx context.Context, p step.DirectorParams, at time.Time) error {
 	return r.db.Update(ctx, func(tx *store.Tx) error {
 		return tx.PutInstalled(store.Installed{
-			UID: p.UID, Name: p.Name, Generation: p.Generation, Endpoint: "https://" + p.Document.HostnameOf(p.Name), At: at,
+			UID: p.UID, Name: p.Name, Generation: p.Generation, At: at,
+			Endpoint: "https://" + p.Document.HostnameOf(p.Name),
 			Document: model.Document{
 				Kind: model.KindDirector, Metadata: model.Metadata{Name: p.Name, Labels: p.Labels},
 				Director: &p.Document,

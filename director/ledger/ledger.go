@@ -26,7 +26,7 @@ const (
 	Stranger Kind = "stranger"  // a VM that is not ours, with a name that is or will be one of our nodes'
 	Drift    Kind = "drift"     // a VM that is not as its row says
 
-	// a data disk with our stamp, and neither its machine nor the disk in the ledger; a copy whose plan has ended
+	// A data disk with our stamp, and neither its machine nor the disk in the ledger; a copy whose plan has ended.
 	OrphanDisk Kind = "orphan-disk"
 	GhostDisk  Kind = "ghost-disk" // a disk that the ledger keeps, and that is not there, or not free
 )

@@ -136,7 +136,9 @@ func DeleteDirector(w World, r plan.Request) (plan.Content, error) {
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	}
 	d.add(s)
-	d.Summary = fmt.Sprintf("Delete director %s: its VM with its address, and its document%s.", d.Cluster, d.dataDisks())
+	d.Summary = fmt.Sprintf(
+		"Delete director %s: its VM with its address, and its document%s.", d.Cluster, d.dataDisks(),
+	)
 	return d.done(), nil
 }
 

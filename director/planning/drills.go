@@ -121,8 +121,8 @@ func (s *Service) mayDiscard(ctx context.Context, id string) error {
 	).WithHint("the director deletes it by itself; to see why it could not: directorctl plans show %s", id)
 }
 
-// maySkip refuses to leave out a step of a drill: its VM would stay, or it would show nothing. Nor is one of a plan of a
-// director left out: the record would say of a VM what is not true.
+// maySkip refuses to leave out a step of a drill: its VM would stay, or it would show nothing. Nor is one of a plan of
+// a director left out: the record would say of a VM what is not true.
 func (s *Service) maySkip(ctx context.Context, id string) error {
 	p, _, err := s.Store.Plan(ctx, id)
 	if err == nil && p.Operation.OnDirector() {

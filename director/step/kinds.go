@@ -139,8 +139,8 @@ type VMParams struct {
 	Routes []model.Route `json:"routes,omitempty"` // of the first adapter, when the default route leads elsewhere
 	// VM is what the document says of the VM in addition to its size; its adapters are in NICs.
 	VM model.VMModel `json:"vm,omitzero"`
-	// Appliance is the document of the director whose VM it is; nil for the VM of a node. What that is told at its first
-	// boot is sealed.
+	// Appliance is the document of the director whose VM it is; nil for the VM of a node. What that is told at its
+	// first boot is sealed.
 	Appliance *model.Director `json:"appliance,omitempty"`
 }
 

@@ -18,8 +18,8 @@ type Needs struct {
 	Digests   map[string]bool // of release bundles
 }
 
-// NeedsOf reads what the plan needs out of its content. The own document of the cluster or the director is not among it:
-// its deletion gives plans up.
+// NeedsOf reads what the plan needs out of its content. The own document of the cluster or the director is not among
+// it: its deletion gives plans up.
 func NeedsOf(c plan.Content) (Needs, error) {
 	n := Needs{
 		Documents: map[model.Ref]bool{}, Images: map[string]bool{}, Files: map[string]bool{},

@@ -78,7 +78,8 @@ func decodeFirstBoot(machine string, plain []byte) (FirstBoot, error) {
 	var s storedFirstBoot
 	if err := json.Unmarshal(plain, &s); err != nil { // the cause may quote the key
 		return FirstBoot{}, director.Errorf(
-			director.KindInternal, "steps.first_boot", "what machine %s is told at its first boot cannot be read", machine,
+			director.KindInternal, "steps.first_boot", "what machine %s is told at its first boot cannot be read",
+			machine,
 		)
 	}
 	return FirstBoot{
@@ -195,7 +196,9 @@ func (e directorSteps) steady(ctx context.Context, p step.DirectorParams, certif
 		select {
 		case <-ctx.Done():
 			if err == nil {
-				err = director.Errorf(director.KindUnavailable, "director.ready", "%s was ready for a short time", p.Name)
+				err = director.Errorf(
+					director.KindUnavailable, "director.ready", "%s was ready for a short time", p.Name,
+				)
 			}
 			return err
 		case <-tick.C:

@@ -73,8 +73,10 @@ func TestEndedPlans(t *testing.T) {
 			operation plan.Operation
 			end       plan.EventKind
 		}{
-			{"c0", plan.ClusterRotateCerts, plan.PlanDone}, {"c0", plan.ClusterScale, plan.PlanFailed},
-			{"c0", plan.ClusterBackup, plan.PlanDone}, {"c1", plan.ClusterScale, ""},
+			{"c0", plan.ClusterRotateCerts, plan.PlanDone},
+			{"c0", plan.ClusterScale, plan.PlanFailed},
+			{"c0", plan.ClusterBackup, plan.PlanDone},
+			{"c1", plan.ClusterScale, ""},
 			{"c2", plan.ClusterDrill, plan.PlanDone},
 		} {
 			made := plan.Plan{ID: fmt.Sprintf("e%d", i), CreatedAt: time.Unix(300, 0), Content: plan.Content{

@@ -20,7 +20,10 @@ func TestOwnAuthority(t *testing.T) {
 			former, revision string
 			kind             director.Kind
 		}{
-			{"", "r1", ""}, {"", "r2", director.KindConflict}, {"r0", "r2", director.KindConflict}, {"r1", "r2", ""},
+			{"", "r1", ""},
+			{"", "r2", director.KindConflict},
+			{"r0", "r2", director.KindConflict},
+			{"r1", "r2", ""},
 			{"r1", "r3", director.KindConflict},
 		} {
 			err := s.PutOwnAuthority(ctx, step.former, step.revision, "print of "+step.revision, []byte(step.revision))

@@ -88,7 +88,8 @@ func (u Usage) addDocuments(docs []model.Stored) {
 			put(u.Bundles, r.Digest, Reason{d.Ref().String() + " names it", "delete " + d.Ref().String() + " first"})
 		}
 		if d.Director != nil {
-			im, named := d.Director.Image.AsImage(), Reason{d.Ref().String() + " names it", "delete what needs it first"}
+			im := d.Director.Image.AsImage()
+			named := Reason{d.Ref().String() + " names it", "delete what needs it first"}
 			put(u.Images, im.NameOnProviders(model.ApplianceImage), named)
 			if im.Source == "" {
 				put(u.Files, im.SHA256, named)

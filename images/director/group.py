@@ -244,11 +244,11 @@ def group() -> None:
         check("the API takes the password at the group's address", g.all.login(ca).returncode == 0)
         sh("age-keygen", "-o", f"{WORK}/group.key")
         recipient = sh("age-keygen", "-y", f"{WORK}/group.key").stdout.strip()
-        with open(f"{WORK}/group.yaml", "w", encoding="utf-8") as f:
+        with open(f"{WORK}/shared-models.yaml", "w", encoding="utf-8") as f:
             f.write(MODELS.replace("@RECIPIENT@", recipient))
-        done = ctl(g.all, "apply", "-f", f"{WORK}/group.yaml")
+        done = ctl(g.all, "apply", "-f", f"{WORK}/shared-models.yaml")
         check("the documents are stored", done.returncode == 0, done.stdout + done.stderr)
-        done = ctl(g.all, "schedule", "run", "director-backup", "--wait")
+        done = ctl(g.all, "schedules", "run", "director-backup", "--wait")
         kept = [name for _, _, names in os.walk(f"{services.export}/backups/directors") for name in names]
         check("the director is backed up to the NFS", done.returncode == 0 and any(name.endswith(".age") for name in kept),
               done.stdout + done.stderr + str(kept))
