@@ -1,8 +1,10 @@
 """Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power in turn."""
 
+import hashlib
 import json
 import os
 import pwd
+import shutil
 import signal
 import ssl
 import subprocess
@@ -38,7 +40,7 @@ spec: {bundle: /data/bundles/k8s, kubernetes: v1.37.1}
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node}
-spec: {source: /data/images/node.qcow2, sha256: "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855", kubernetes: v1.37.1}
+spec: {source: /data/images/node.img, sha256: "@IMAGE@", kubernetes: v1.37.1}
 ---
 apiVersion: kaas/v1
 kind: BackupTarget
@@ -61,6 +63,16 @@ spec:
   masters: {count: 1, cpus: 2, memory: 4GiB, disk: 30GiB}
   workers: [{name: worker, count: 3, cpus: 1, memory: 4GiB, disk: 30GiB}]
 """
+
+
+def models() -> str:
+    """Return the documents, with the checksum of the stand-in for an image and a recipient of backups."""
+    image = hashlib.sha256(b"a stand-in for the node image node\n").hexdigest()
+    sh("age-keygen", "-o", f"{WORK}/backups-of-directors.key")
+    recipient = sh("age-keygen", "-y", f"{WORK}/backups-of-directors.key").stdout.strip()
+    return MODELS.replace("@IMAGE@", image).replace("@RECIPIENT@", recipient)
+
+
 # Plays that are slow enough for an outage to begin and to end in one.
 SIMULATION = {
     "worlds": "/data/backups/worlds", "boot": "20s", "verbs": [{"verb": "ensure", "latency": "5s"}],
@@ -77,8 +89,25 @@ class Services:
         self.export, self.running = f"{WORK}/export", []
         os.makedirs(self.export)
         os.chown(self.export, 900, 900)
+        with open(f"{WORK}/shared-models.yaml", "w", encoding="utf-8") as f:
+            f.write(models())
         self.database()
         self.nfs()
+        self.stand_ins()
+
+    def stand_ins(self) -> None:
+        """Put on the NFS what a simulated director takes for an image and a release bundle."""
+        top = f"{WORK}/stand-ins"
+        with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", top, "-listen", "127.0.0.1:18443", "-registry-listen",
+                               "127.0.0.1:15000", f"{WORK}/shared-models.yaml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as made:
+            wait("the stand-ins", lambda: answers("127.0.0.1:18443"))
+            made.send_signal(signal.SIGINT)
+        shutil.copytree(f"{top}/simulation/bundles", f"{self.export}/bundles")
+        shutil.copytree(f"{top}/simulation/images", f"{self.export}/images")
+        os.makedirs(f"{self.export}/backups/directors")
+        os.chmod(f"{self.export}/backups", 0o700)
+        sh("chown", "-R", "900:900", self.export)
+        sh("chmod", "755", f"{self.export}/bundles", f"{self.export}/images")
 
     def database(self) -> None:
         """Start PostgreSQL, with a user for the directors."""
@@ -242,10 +271,6 @@ def group() -> None:
         g.join()
         ca = g.vms[0].authority()
         check("the API takes the password at the group's address", g.all.login(ca).returncode == 0)
-        sh("age-keygen", "-o", f"{WORK}/group.key")
-        recipient = sh("age-keygen", "-y", f"{WORK}/group.key").stdout.strip()
-        with open(f"{WORK}/shared-models.yaml", "w", encoding="utf-8") as f:
-            f.write(MODELS.replace("@RECIPIENT@", recipient))
         done = ctl(g.all, "apply", "-f", f"{WORK}/shared-models.yaml")
         check("the documents are stored", done.returncode == 0, done.stdout + done.stderr)
         done = ctl(g.all, "schedules", "run", "director-backup", "--wait")
