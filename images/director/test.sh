@@ -1,7 +1,7 @@
 #!/bin/bash
 # test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there
-# is, looks at what it must be, restarts it, replaces its root disk, upgrades it in place, and lets it create a cluster,
-# in the middle of which it is upgraded. Prints how long it took.
+# is, looks at what it must be, restarts it, replaces its root disk, upgrades it in place, makes a group of three, and
+# lets it create a cluster, in the middle of which it is upgraded. Prints how long it took.
 #
 # KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade group restore cluster" runs some of it. KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
