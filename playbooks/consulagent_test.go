@@ -41,7 +41,8 @@ func (n *agentNode) play(tasks string, args ...string) string {
 	book := filepath.Join(n.dir, tasks+".yml")
 	for path, content := range map[string]string{
 		filepath.Join(n.dir, "vars.json"): string(text),
-		book: "- hosts: all\n  connection: local\n  gather_facts: false\n  vars_files: [" + n.varsFile + "]\n  tasks:\n" +
+		book: "- hosts: all\n  connection: local\n  gather_facts: false\n" +
+			"  vars_files: [" + n.varsFile + "]\n  tasks:\n" +
 			"    - ansible.builtin.import_role:\n        name: consul_agent\n        tasks_from: " + tasks + "\n",
 	} {
 		if err := os.WriteFile(path, []byte(content), 0o600); err != nil {

@@ -42,7 +42,8 @@ func TestConfig(t *testing.T) {
 		t.Errorf("with own settings: %+v, %v", c, err)
 	}
 	for own, want := range map[string]string{"stateDir: /tmp\n": "stateDir", "a: [": appliance.OwnConfig} {
-		if _, err := load(own, s); director.KindOf(err) != director.KindInvalid || !strings.Contains(appliance.Explain(err), want) {
+		_, err := load(own, s)
+		if director.KindOf(err) != director.KindInvalid || !strings.Contains(appliance.Explain(err), want) {
 			t.Errorf("%q: %v", own, err)
 		}
 	}

@@ -59,19 +59,13 @@ func member(t *testing.T, address string) Place {
 	t.Helper()
 	p := somewhere(t)
 	s := Setup{
-		Hostname: "director-" + address[strings.LastIndex(address, ".")+1:], Address: netip.MustParsePrefix(address + "/8"),
+		Hostname: "director-" + address[strings.LastIndex(address, ".")+1:],
+		Address:  netip.MustParsePrefix(address + "/8"),
 	}
 	if err := p.Save(s); err != nil {
 		t.Fatal(err)
 	}
 	return p
-}
-
-func keep(t *testing.T, p Place, name, text string, mode os.FileMode) {
-	t.Helper()
-	if err := writeFile(p.data(name), []byte(text), mode); err != nil {
-		t.Fatal(err)
-	}
 }
 
 // firstOf returns the first appliance of a group of two.
@@ -86,12 +80,14 @@ func firstOf(t *testing.T) (Place, Group) {
 	if err := p.SaveGroup(g); director.KindOf(err) != director.KindInvalid {
 		t.Fatalf("a group without a shared database: %v", err)
 	}
-	keep(t, p, OwnConfig, "database: postgres://director@db.example.net/director\n", 0o644)
-	keep(t, p, "etc/database.password", "secret\n", 0o600)
-	keep(t, p, "director/sealing.key", "the key", 0o600)
-	keep(t, p, "director/tls/ca.crt", "the certificate", 0o600)
-	keep(t, p, "director/tls/ca.key", "its key", 0o600)
-	keep(t, p, "director/instance", "first", 0o600)
+	own := "database: postgres://director@db.example.net/director\n"
+	if err := writeFile(p.data(OwnConfig), []byte(own), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	files(t, p, map[string]string{
+		"etc/database.password": "secret\n", "director/sealing.key": "the key",
+		"director/tls/ca.crt": "the certificate", "director/tls/ca.key": "its key", "director/instance": "first",
+	})
 	if err := p.SaveGroup(g); err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +121,7 @@ func TestWriteGroup(t *testing.T) {
 		!strings.Contains(config, "peerAddress: 127.0.0.2:443\n") {
 		t.Errorf("%v\n%s", err, config)
 	}
-	keep(t, p, OwnConfig, "database: postgres://db/director\naddress: 127.0.0.2\n", 0o644)
+	files(t, p, map[string]string{OwnConfig: "database: postgres://db/director\naddress: 127.0.0.2\n"})
 	if _, err := p.config(s, nil); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("an address of its own in a group: %v", err)
 	}
@@ -150,7 +146,8 @@ func TestShare(t *testing.T) {
 	p, g := firstOf(t)
 	code := NewCode()
 	at, ended := share(t, p, code)
-	joiner := question{Own: netip.MustParseAddr("127.0.0.3"), Schema: "0057"}
+	asks := func(own, schema string) question { return question{Own: netip.MustParseAddr(own), Schema: schema} }
+	joiner := asks("127.0.0.3", "0057")
 	for name, c := range map[string]struct {
 		code director.Secret
 		q    question
@@ -158,9 +155,9 @@ func TestShare(t *testing.T) {
 	}{
 		"another code":     {NewCode(), joiner, director.KindUnavailable},
 		"half of the code": {code[:20], joiner, director.KindInvalid},
-		"a stranger":       {code, question{Own: netip.MustParseAddr("127.0.0.4"), Schema: "0057"}, director.KindConflict},
-		"another place":    {code, question{Own: netip.MustParseAddr("127.0.0.2"), Schema: "0057"}, director.KindConflict},
-		"another version":  {code, question{Own: joiner.Own, Schema: "0056"}, director.KindConflict},
+		"a stranger":       {code, asks("127.0.0.4", "0057"), director.KindConflict},
+		"another place":    {code, asks("127.0.0.2", "0057"), director.KindConflict},
+		"another version":  {code, asks("127.0.0.3", "0056"), director.KindConflict},
 	} {
 		if a, err := askFrom(t, joiner.Own, at, c.code, c.q); director.KindOf(err) != c.kind || len(a.Files) > 0 {
 			t.Errorf("%s: %v, %d files; want %s", name, err, len(a.Files), c.kind)
@@ -204,16 +201,16 @@ func askFrom(t *testing.T, own netip.Addr, at string, code director.Secret, q qu
 func TestBecome(t *testing.T) {
 	t.Parallel()
 	first, _ := firstOf(t)
-	files, err := first.collect()
+	shared, err := first.collect()
 	if err != nil {
 		t.Fatal(err)
 	}
 	p := member(t, "127.0.0.3")
-	keep(t, p, "director/director.db", "of its own", 0o600)
+	files(t, p, map[string]string{"director/director.db": "of its own"})
 	if err := os.MkdirAll(p.data(joining), 0o700); err != nil { // a former one was killed
 		t.Fatal(err)
 	}
-	aside, err := p.become(files, time.Now())
+	aside, err := p.become(shared, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,8 +226,8 @@ func TestBecome(t *testing.T) {
 	if _, err := os.Stat(p.data("director/instance")); err == nil {
 		t.Error("it has the other director's instance")
 	}
-	keep(t, p, "director/instance", "second", 0o600)
-	if again, err := p.become(files, time.Now()); err != nil || again != "" {
+	files(t, p, map[string]string{"director/instance": "second"})
+	if again, err := p.become(shared, time.Now()); err != nil || again != "" {
 		t.Errorf("again: %q, %v; want nothing moved", again, err)
 	}
 	if got := content(t, p, "director/instance")["director/instance"]; got != "second" {
@@ -244,7 +241,7 @@ func TestUnused(t *testing.T) {
 	if err := p.unused(); err != nil {
 		t.Error(err)
 	}
-	keep(t, p, "director/runs/plan/step.1.jsonl", "{}", 0o600)
+	files(t, p, map[string]string{"director/runs/plan/step.1.jsonl": "{}"})
 	if err := p.unused(); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a director that has run plans: %v", err)
 	}

@@ -45,9 +45,8 @@ This page is generated from ` + "`director/model`" + ` by ` + "`make generate`" 
 
 Every document has the same envelope:
 
-` + "```yaml\napiVersion: " + APIVersion + "\nkind: Cluster          # or " + strings.ReplaceAll(
-		joinKinds(), ", Cluster", "",
-	) + `
+` + "```yaml\napiVersion: " + APIVersion + `
+kind: Cluster          # or another kind of this page
 metadata:
   name: demo           # unique among documents of the kind
   labels: {team: a}    # optional

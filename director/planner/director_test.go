@@ -37,7 +37,8 @@ func TestDirectorIsMade(t *testing.T) {
 	got := ids(t, c, err)
 	golden(t, "testdata/director.golden.json", c)
 	if want := []string{
-		"network.ensure/demo", "image.ensure/appliance", "vm.ensure/outer", "director.ready/outer", "director.record/outer",
+		"network.ensure/demo", "image.ensure/appliance", "vm.ensure/outer", "director.ready/outer",
+		"director.record/outer",
 	}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}

@@ -1,4 +1,5 @@
--- The authority of all directors on this database while it changes and since it has changed, sealed. Every director follows it.
+-- The authority of all directors on this database while it changes and since it has changed, sealed. Every director
+-- follows it.
 CREATE TABLE own_authority (
     one      INTEGER PRIMARY KEY CHECK (one = 1),
     revision TEXT NOT NULL, -- digest of what clients trust, and of the stage
