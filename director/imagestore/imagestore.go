@@ -49,9 +49,6 @@ type Config struct {
 	Free func(dir string) (int64, error)
 }
 
-// uploadLife is how long an upload is kept to which nothing is added.
-const uploadLife = 24 * time.Hour
-
 // File is the director's ImageFile, by the store's own name for it.
 type File = director.ImageFile
 

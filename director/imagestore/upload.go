@@ -8,12 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/scratch"
 )
 
 // record is what is stored of an upload in addition to its data.
@@ -328,13 +328,7 @@ func (s *Store) sweep() error {
 		return broken(err)
 	}
 	for _, e := range entries {
-		last := time.Time{}
-		for _, name := range []string{"", "data"} {
-			if info, err := os.Stat(s.path("uploads", e.Name(), name)); err == nil && info.ModTime().After(last) {
-				last = info.ModTime()
-			}
-		}
-		if s.Now().Sub(last) < uploadLife {
+		if !scratch.Old(s.path("uploads", e.Name()), s.Now()) {
 			continue
 		}
 		release, err := s.hold(e.Name())

@@ -13,8 +13,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Life is how long what another director left half done stays: that director may be at work. Nothing that the stores
-// do takes so long.
+// Life is how long what is half done stays when nothing is added to it: another director may be at work. Nothing that
+// the stores do takes so long.
 const Life = 24 * time.Hour
 
 // Open returns the owner's directory below dir/tmp, empty. What an earlier process of this owner left in it is gone,
