@@ -18,14 +18,12 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/rootdisk"
+	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-// A root that is tried has to be healthy for so long without a break; it is asked every so often.
-const (
-	healthyFor  = 20 * time.Second
-	healthEvery = 2 * time.Second
-)
+// health is how a root that is tried has to be well.
+var health = steady.Wait{For: 20 * time.Second, Every: 2 * time.Second}
 
 // Trial waits until the root that is tried is healthy, makes it the one that starts from now on, and lets the director
 // work. Otherwise it writes down what was wrong, and restarts the VM: the loader starts the former root then. It does
@@ -35,11 +33,15 @@ func (p Place) Trial(ctx context.Context) error {
 	if err != nil || !boot.Trial {
 		return err
 	}
-	if unwell := p.becomeHealthy(ctx, time.Duration(boot.Within)*time.Second, p.healthy); unwell != nil {
+	wait := health
+	wait.Within = time.Duration(boot.Within) * time.Second
+	if unwell := wait.Until(ctx, p.healthy); unwell != nil {
 		if ctx.Err() != nil {
 			return nil // the VM is being stopped, and its next start settles the change
 		}
-		err := p.blame(unwell)
+		err := p.blame(director.Errorf(
+			director.KindUnavailable, opRoots, "the root was not healthy within %s: %w", wait.Within, unwell,
+		))
 		_, rerr := command(ctx, nil, "systemctl", "reboot")
 		return errors.Join(err, rerr) // an error has the unit restart the VM by force
 	}
@@ -57,35 +59,6 @@ func (p Place) Trial(ctx context.Context) error {
 		err = p.saveRoots(s)
 	}
 	return errors.Join(err, p.ask(ctx, wire.ReleasePath, time.Minute))
-}
-
-// becomeHealthy returns nil when health has returned nil for long enough, and what is wrong if the time is up.
-func (p Place) becomeHealthy(ctx context.Context, within time.Duration, health func(context.Context) error) error {
-	end := time.Now().Add(within)
-	tick := time.NewTicker(healthEvery)
-	defer tick.Stop()
-	var since time.Time
-	for {
-		err := health(ctx)
-		switch {
-		case err != nil:
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		case time.Since(since) >= healthyFor:
-			return nil
-		}
-		if err != nil && time.Now().After(end) {
-			return director.Errorf(
-				director.KindUnavailable, opRoots, "the root was not healthy within %s: %w", within, err,
-			)
-		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-tick.C:
-		}
-	}
 }
 
 // blame writes down why the root that is tried is given up.

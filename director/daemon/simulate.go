@@ -20,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/shell"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -103,7 +104,7 @@ func (h hands) simulates() bool { return slices.Contains(h.providers, model.Prov
 // withDoorbell has directors that only pretend asked as such.
 func (h hands) withDoorbell(env steps.Env) steps.Env {
 	if h.ring != nil {
-		env.Ring, env.Steady = h.ring(env.Nodes), time.Millisecond
+		env.Ring, env.Steady = h.ring(env.Nodes), steady.Wait{For: time.Millisecond, Every: time.Millisecond}
 	}
 	return env
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/step"
 )
 
@@ -146,11 +147,8 @@ func (e vmSteps) applianceSeed(ctx context.Context, p step.VMParams, nic hypervi
 	})
 }
 
-// How long a director has to say without a break that it is ready, and how often it is asked.
-const (
-	steadyFor = 20 * time.Second
-	ringEvery = 2 * time.Second
-)
+// steadily is how a director has to say that it is ready.
+var steadily = steady.Wait{For: 20 * time.Second, Every: 2 * time.Second}
 
 // ready waits until the director has said for some time that it is ready, and takes away what its VM was told.
 func (e directorSteps) ready(ctx context.Context, r plan.Run, p step.DirectorParams) error {
@@ -164,7 +162,11 @@ func (e directorSteps) ready(ctx context.Context, r plan.Run, p step.DirectorPar
 		).WithHint("make the VM again: directorctl director delete %s, and then its creation", p.Name)
 	}
 	r.Note(ctx, "waiting for https://"+p.Machine.Address+"/readyz")
-	if err := e.steady(ctx, p, f.Certificate); err != nil {
+	wait := cmp.Or(e.Steady, steadily)
+	err = wait.Until(ctx, func(ctx context.Context) error {
+		return e.Ring(ctx, p.Machine.Row(), p.Document.HostnameOf(p.Name), f.Certificate)
+	})
+	if err != nil {
 		return e.bootTimeout(ctx, step.VMParams{Machine: p.Machine}, err)
 	}
 	if err := e.dropSeed(ctx, r, p.Machine); err != nil {
@@ -175,35 +177,6 @@ func (e directorSteps) ready(ctx context.Context, r plan.Run, p step.DirectorPar
 		return err
 	}
 	return keyring{e.Secrets, e.Sealer}.write(ctx, p.Machine.ID, SecretFirstBoot, plain)
-}
-
-// steady returns nil when the director has been ready for long enough, and what it said last when the time is up.
-func (e directorSteps) steady(ctx context.Context, p step.DirectorParams, certificate string) error {
-	steady := cmp.Or(e.Steady, steadyFor)
-	tick := time.NewTicker(min(ringEvery, steady))
-	defer tick.Stop()
-	var since time.Time
-	for {
-		err := e.Ring(ctx, p.Machine.Row(), p.Document.HostnameOf(p.Name), certificate)
-		switch {
-		case err != nil:
-			since = time.Time{}
-		case since.IsZero():
-			since = time.Now()
-		case time.Since(since) >= steady:
-			return nil
-		}
-		select {
-		case <-ctx.Done():
-			if err == nil {
-				err = director.Errorf(
-					director.KindUnavailable, "director.ready", "%s was ready for a short time", p.Name,
-				)
-			}
-			return err
-		case <-tick.C:
-		}
-	}
 }
 
 // record writes down what runs.

@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/seal"
+	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/step"
 )
 
@@ -108,7 +109,7 @@ func newDirectorVM(t *testing.T, c *cutter) (Env, frail, step.VMParams, step.Dir
 	furnish(t, f.Backend)
 	env := Env{
 		Director: "d1", Backends: oneBackend{f}, Ledger: f, Secrets: f, Sealer: box, Now: time.Now, Directors: f,
-		Nodes: knowing{lost: new(string)}, Steady: time.Millisecond,
+		Nodes: knowing{lost: new(string)}, Steady: steady.Wait{For: time.Millisecond, Every: time.Millisecond},
 		Ring: func(_ context.Context, _ director.Machine, hostname, certificate string) error {
 			first, _, _ := strings.Cut(strings.TrimPrefix(certificate, "-----BEGIN CERTIFICATE-----\n"), "\n")
 			if hostname != "outer.example.org" || first == "" || !strings.Contains(*f.seed, first) {

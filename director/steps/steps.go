@@ -26,6 +26,7 @@ import (
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/provenance"
+	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/step"
 )
 
@@ -139,8 +140,8 @@ type Env struct {
 	// network if nil.
 	Directors Directors
 	Ring      Doorbell
-	Steady    time.Duration // how long they have to be ready without a break; 0 is 20 seconds
-	Pulls     Pulls         // not kept if nil
+	Steady    steady.Wait // how they have to be ready; the zero value is for 20 seconds without a break
+	Pulls     Pulls       // not kept if nil
 	Secrets   Secrets
 	Sealer    pki.Sealer
 	Backends  Backends
