@@ -6,7 +6,7 @@ import re
 import subprocess
 import time
 
-from vms import PASSWORD, ROOT, VM, WORK, Bundles, check, ctl, first_boot, sh, trusted_key, wait
+from vms import PASSWORD, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, sh, trusted_key, wait
 
 HYPERVISOR = "10.91.0.2"  # of the lab with the nodes, which test.sh joins to that of the appliance
 MODELS = f"{WORK}/models"
@@ -35,11 +35,6 @@ def write_models() -> None:
                 f"spec: {{type: directory, directory: /data/backups/disk, recipients: [{recipient}], retention: {{count: 3}}}}\n"
                 "---\napiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: director-backup}\n"
                 "spec: {cron: '15 3 * * *', job: {name: backup, params: {target: disk}}}\n")
-
-
-def good(what: str, done: subprocess.CompletedProcess, text: str = "") -> None:
-    """Check that a command ended well, and said the text."""
-    check(what, done.returncode == 0 and text in done.stdout + done.stderr, done.stdout + done.stderr)
 
 
 class Cluster:

@@ -11,6 +11,7 @@ from xml.sax.saxutils import quoteattr
 
 from cluster import cluster, restore
 from group import group
+from outer import outer
 from vms import DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, seed, sh, trusted_key, wait
 
 
@@ -250,7 +251,7 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (nocloud, ovf, form, upgrade, group, restore, cluster):
+    for run in (nocloud, ovf, form, upgrade, outer, group, restore, cluster):
         if run.__name__ not in os.environ["KAAS_APPLIANCE_ONLY"].split():
             continue
         try:

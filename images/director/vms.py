@@ -39,6 +39,11 @@ def check(what: str, good: bool, seen: str = "") -> None:
     print(f"FAILED  {what}: {seen.strip()[-500:]}", flush=True)
 
 
+def good(what: str, done: subprocess.CompletedProcess, text: str = "") -> None:
+    """Check that a command ended well, and said the text."""
+    check(what, done.returncode == 0 and text in done.stdout + done.stderr, done.stdout + done.stderr)
+
+
 def processors() -> tuple:
     """Return the type of a guest, and processors and clocks as the director's own back end writes them."""
     kind = "kvm" if open(os.environ["LAB_DIR"] + "/accel", encoding="utf-8").read().strip() == "kvm" else "qemu"
