@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/servicetest"
+	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 )
@@ -93,8 +94,9 @@ func TestDirectorOnLibvirt(t *testing.T) {
 	id := hypervisortest.RandomID("m")
 	env := steps.Env{
 		Director: hypervisortest.RandomID("d"), Ledger: r, Disks: r, Secrets: r, Sealer: box, Directors: r,
-		Backends: servicetest.Backend{B: b}, Nodes: servicetest.Nowhere{}, Now: time.Now, Steady: time.Millisecond,
-		Ring: func(context.Context, director.Machine, string, string) error { return nil },
+		Backends: servicetest.Backend{B: b}, Nodes: servicetest.Nowhere{}, Now: time.Now,
+		Steady: steady.Wait{For: time.Millisecond, Every: time.Millisecond},
+		Ring:   func(context.Context, director.Machine, string, string) error { return nil },
 	}
 	doc := model.Director{DataDisk: 64 * model.MiB}
 	machine := plan.MachineSpec{
