@@ -254,8 +254,10 @@ class Group:
         away = time.monotonic() - began
         check(f"without {vm.name}, {had} the address, another director answers after {away:.1f} s", away <= 15, f"{away:.1f} s")
         done = ctl(self.all, "follow", plan)
+        took = time.monotonic() - began
+        wait("the plan can be asked for", lambda: self.states(plan))
         states = self.states(plan)
-        check(f"the plan ends without it, after {time.monotonic() - began:.0f} s", done.returncode == 0 and set(states.values()) == {"done"},
+        check(f"the plan ends without it, after {took:.0f} s", done.returncode == 0 and set(states.values()) == {"done"},
               done.stdout[-1000:] + done.stderr + str(states))
         vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
         wait(f"{vm.name} is back", lambda: answers(vm.address))
