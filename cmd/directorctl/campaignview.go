@@ -152,5 +152,6 @@ func printCampaignPreview(w io.Writer, v wire.CampaignPreview) {
 			row(c.Name, strconv.Itoa(c.Wave), c.Version, gets)
 		}
 	})
-	say(w, "%d clusters in %d waves; a cluster without a plan would be in none\n", len(v.Clusters), len(v.Waves))
+	say(w, "%s in %s; a cluster without a plan would be in none\n", director.Count(len(v.Clusters), "cluster"),
+		director.Count(len(v.Waves), "wave"))
 }

@@ -170,7 +170,7 @@ func findingsText(n int) string {
 
 func (a *clusterCommands) printCertificateFindings(v wire.CertificateVerification) {
 	if len(v.Findings) == 0 {
-		say(a.out, "%d certificates were looked at; all is well\n", v.Looked)
+		say(a.out, "all is well with %s\n", director.Count(v.Looked, "certificate"))
 		return
 	}
 	table(a.out, "CLUSTER NODE NAME WHAT NEXT", func(row func(...string)) {

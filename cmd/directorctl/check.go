@@ -34,8 +34,8 @@ func (a *modelCommands) checkCommand() *cobra.Command {
 				return err
 			}
 			return director.Errorf(
-				director.KindInvalid, "directorctl.check", "a plan for cluster %s cannot be made: %d problems", args[0],
-				len(v.Problems),
+				director.KindInvalid, "directorctl.check", "a plan for cluster %s cannot be made: %s", args[0],
+				director.Count(len(v.Problems), "problem"),
 			)
 		}),
 	}
@@ -169,13 +169,16 @@ func (a *modelCommands) printCapacity(c wire.Capacity) {
 			ofBytes(c.Used.MemoryBytes, c.Quota.MemoryBytes))
 	}
 	for _, f := range c.Fits {
-		what := "VMs"
+		what, fit := director.Count(f.Count, "VM"), "fit"
 		if f.Pool != "" {
-			what = "more nodes of pool " + f.Pool
+			what = director.Count(f.Count, "more node") + " of pool " + f.Pool
+		}
+		if f.Count == 1 {
+			fit = "fits"
 		}
 		say(
-			a.out, "%d %s of %d vCPUs, %s of memory and %s of disk fit, by %s\n", f.Count, what, f.CPUs,
-			gib(f.MemoryBytes), gib(f.DiskBytes), f.By,
+			a.out, "%s of %s, %s of memory and %s of disk %s, by %s\n", what, director.Count(f.CPUs, "vCPU"),
+			gib(f.MemoryBytes), gib(f.DiskBytes), fit, f.By,
 		)
 	}
 }

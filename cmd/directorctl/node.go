@@ -234,7 +234,7 @@ func (a *app) printEvictions(node string, pods []wire.Eviction) {
 			blocked++
 		}
 	}
-	say(a.out, "%s: %d pods would be evicted, %d would block\n", node, len(pods)-blocked, blocked)
+	say(a.out, "%s: %s would be evicted, %d would block\n", node, director.Count(len(pods)-blocked, "pod"), blocked)
 	if len(pods) == 0 {
 		return
 	}
@@ -375,7 +375,8 @@ func (a *clusterCommands) repairNodes(
 		return err
 	}
 	if rest > 0 {
-		say(a.out, "%d nodes need something else; then again: directorctl node repair %s\n", rest, cluster)
+		say(a.out, "%s left that need something else; then again: directorctl node repair %s\n",
+			director.Count(rest, "node"), cluster)
 	}
 	return nil
 }

@@ -259,7 +259,7 @@ func (a *planCommands) showPhase(t wire.PhaseTask, shown map[string]string) {
 			switch {
 			case n.StepsTotal == 0:
 			case n.StepsDone == n.StepsTotal:
-				a.phaseLine(shown, n.Name, fmt.Sprintf("done, %d steps", n.StepsTotal))
+				a.phaseLine(shown, n.Name, "done, "+director.Count(n.StepsTotal, "step"))
 			default:
 				a.phaseLine(shown, n.Name, fmt.Sprintf("%d/%d %s (%s)", n.StepsDone, n.StepsTotal, n.Step, n.Status))
 			}

@@ -32,7 +32,7 @@ func (a *modelCommands) previewCommand() *cobra.Command {
 			for _, p := range v.Plans {
 				n += len(p.Problems)
 			}
-			return director.Errorf(director.KindInvalid, "directorctl.preview", "there are %d problems", n)
+			return director.Errorf(director.KindInvalid, "directorctl.preview", "the documents have %s", director.Count(n, "problem"))
 		}),
 	}
 	filesFlag(cmd, &files)
@@ -55,7 +55,8 @@ func (a *modelCommands) printPreview(v wire.Preview, src *sources) {
 		case p.Steps == 0:
 			say(a.out, "\nCluster/%s: nothing to do\n", p.Cluster)
 		default:
-			say(a.out, "\nCluster/%s: %s: %s\n%d steps, about %s\n", p.Cluster, p.Operation, plain(p.Summary), p.Steps,
+			say(a.out, "\nCluster/%s: %s: %s\n%s, about %s\n", p.Cluster, p.Operation, plain(p.Summary),
+				director.Count(p.Steps, "step"),
 				(time.Duration(p.EstimateSeconds) * time.Second).String())
 		}
 		for _, w := range p.Warnings {

@@ -148,7 +148,8 @@ func (a *providerCommands) printAudit(v wire.Audit) {
 		}
 		sayLine(a.out)
 	}
-	say(a.out, "%d VMs with the director's stamp on %d providers, %d findings\n", vms, seen, len(v.Findings))
+	say(a.out, "%s with the director's stamp on %s, %s\n", director.Count(vms, "VM"), director.Count(seen, "provider"),
+		director.Count(len(v.Findings), "finding"))
 	a.printDiskAudit(v.Disks)
 	for _, c := range v.Busy {
 		say(a.out, "A plan works on cluster %s, or has left it half way: how its VMs differ was not looked at\n", c)

@@ -328,7 +328,7 @@ func (d *builder) balance(masters, gone []sized, needs []string) string {
 	}
 	return d.play(playbook{
 		name: "api_balancer", id: id, subject: d.Cluster,
-		title: "Balance the API over " + count(len(masters), "master"), limit: limit, without: names(gone),
+		title: "Balance the API over " + director.Count(len(masters), "master"), limit: limit, without: names(gone),
 		effects: []plan.Effect{
 			{
 				Verb: "change", Object: "api", Name: d.w.Cluster.Cluster.API.VIP.String(),
@@ -462,14 +462,6 @@ func conflict(op, msg, hint string) error {
 // invalid is an error of a request that fits no world.
 func invalid(op, msg, hint string) error {
 	return &director.Error{Kind: director.KindInvalid, Op: op, Msg: msg, Hint: hint}
-}
-
-// count renders a number with its noun.
-func count(n int, noun string) string {
-	if n == 1 {
-		return "1 " + noun
-	}
-	return strconv.Itoa(n) + " " + noun + "s"
 }
 
 // unique returns the ids without empty ones and repetitions.

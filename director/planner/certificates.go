@@ -65,7 +65,8 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 	}
 	d.Summary = fmt.Sprintf(
 		"Renew the certificates of cluster %s that end before %s: %s and %s.", name,
-		before.UTC().Format(time.RFC3339), count(len(masters), "master"), count(len(workers), "worker"),
+		before.UTC().Format(time.RFC3339), director.Count(len(masters), "master"),
+		director.Count(len(workers), "worker"),
 	)
 	switch {
 	case r.Certificates.Cold && len(w.EndedAuthorities) > 0:

@@ -26,8 +26,8 @@ func Create(w World) (plan.Content, error) {
 	d := w.draft(plan.ClusterCreate)
 	machines := r.all()
 	d.Summary = fmt.Sprintf("Create cluster %s: %s and %s, Kubernetes %s on provider %s.",
-		d.Cluster, count(c.Masters.Count, "master"), count(c.WorkerCount(), "worker"), w.Release.Release.Kubernetes,
-		c.Provider)
+		d.Cluster, director.Count(c.Masters.Count, "master"), director.Count(c.WorkerCount(), "worker"),
+		w.Release.Release.Kubernetes, c.Provider)
 	for _, m := range r.remove { // the document has become smaller since an earlier try
 		d.deleteVM(m, nil, group{})
 	}

@@ -75,14 +75,14 @@ func (d *draft) sayWhatGoes() {
 		[]string{
 			fmt.Sprintf(
 				"it destroys cluster %s with %s and all data on their root disks", d.Cluster,
-				count(len(d.Machines), "VM"),
+				director.Count(len(d.Machines), "VM"),
 			),
 		},
 		d.Approvals...,
 	)
 	d.Summary = fmt.Sprintf(
 		"Delete cluster %s: %s with root disks and addresses, its secrets and its document%s.", d.Cluster,
-		count(len(d.Machines), "VM"), d.dataDisks(),
+		director.Count(len(d.Machines), "VM"), d.dataDisks(),
 	)
 	for _, m := range d.w.alive() {
 		if kept(m, nil) {

@@ -83,9 +83,9 @@ func (d *builder) dataDisks() string {
 	}
 	switch {
 	case gone > 0:
-		return ", and " + count(gone, "data disk")
+		return ", and " + director.Count(gone, "data disk")
 	case kept > 0:
-		return "; " + count(kept, "data disk") + " kept"
+		return "; " + director.Count(kept, "data disk") + " kept"
 	}
 	return ""
 }

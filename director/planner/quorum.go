@@ -81,7 +81,7 @@ func (d *draft) quorumWith(m sized, out map[string]bool, added int) error {
 	if asked := d.w.Cluster.Cluster.Masters.Count; v.members-1 < majority(asked) {
 		return conflict(opQuorum, fmt.Sprintf("without %s cluster %s would have %d of the %s that its document asks "+
 			"for, and %d must stay", m.Name, d.Cluster, v.members-1,
-			count(asked, "master"), majority(asked)),
+			director.Count(asked, "master"), majority(asked)),
 			"bring the other masters back first, one by one: directorctl node rejoin "+d.Cluster+" NODE")
 	}
 	out[m.Name] = true
@@ -179,13 +179,13 @@ func TakeOut(w World, host string, nodes, leaving []string) error {
 	if left := masters - goingMasters; goingMasters > 0 && left < majority(asked) {
 		return conflict(op, fmt.Sprintf("%swithout the masters on host %s cluster %s would have %d of the %s that "+
 			"its document asks for, and %d must stay",
-			first, host, name, left, count(asked, "master"), majority(asked)), hint)
+			first, host, name, left, director.Count(asked, "master"), majority(asked)), hint)
 	}
 	allowed := max(w.Cluster.Cluster.Maintenance.MaxUnavailable, 1)
 	if sum := workersAway + len(going); workersAway > 0 && len(going) > 0 && sum > allowed {
 		return conflict(op, fmt.Sprintf("%swith %s on host %s %s would be out, and spec.maintenance.maxUnavailable "+
 			"is %d",
-			first, strings.Join(going, ", "), host, count(sum, "worker"), allowed), hint)
+			first, strings.Join(going, ", "), host, director.Count(sum, "worker"), allowed), hint)
 	}
 	return nil
 }

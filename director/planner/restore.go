@@ -81,7 +81,7 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 	if r.Restore.NewMasters {
 		d.Summary = fmt.Sprintf(
 			"Restore cluster %s from backup %s of %s, on new VMs of %s.", d.Cluster, b.Backup, when,
-			count(len(masters), "master"),
+			director.Count(len(masters), "master"),
 		)
 	}
 	return d.done(), nil

@@ -3,6 +3,7 @@ package planner
 import (
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -42,8 +43,8 @@ func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
 		Attempts: 3, Timeout: time.Minute, Estimate: time.Second,
 	})
 	given := d.play(playbook{
-		name: "registry_trust", subject: name, title: "Give the new pull password to " + count(len(members), "node"),
-		limit: names(members),
+		name: "registry_trust", subject: name, limit: names(members),
+		title: "Give the new pull password to " + director.Count(len(members), "node"),
 		effects: []plan.Effect{
 			{Verb: "change", Object: "node", Name: "all members", Detail: "what containerd shows to the registry"},
 		}, estimate: 20 * time.Second,

@@ -57,11 +57,9 @@ func Scale(w World, r plan.Request) (plan.Content, error) {
 	if n := len(diff.remove); n > 0 {
 		parts = append(parts, "remove "+strings.Join(names(diff.remove), ", "))
 	}
-	d.Summary = fmt.Sprintf("Scale cluster %s to %s and %s: %s. etcd then survives the loss of %s.", d.Cluster, count(
-		len(masters), "master",
-	),
-		count(len(diff.all())-len(masters), "worker"), strings.Join(parts, "; "),
-		count(losses(len(masters)), "master"))
+	d.Summary = fmt.Sprintf("Scale cluster %s to %s and %s: %s. etcd then survives the loss of %s.", d.Cluster,
+		director.Count(len(masters), "master"), director.Count(len(diff.all())-len(masters), "worker"),
+		strings.Join(parts, "; "), director.Count(losses(len(masters)), "master"))
 	d.concerns(append(slices.Clone(diff.add), diff.remove...)...)
 	d.Facts = encode(w.facts(diff.known()))
 	return d.done(), nil
@@ -100,7 +98,7 @@ func (d *draft) shrink(r machineDiff, ask plan.Request, needs []string) ([]strin
 		d.Approvals = append(
 			d.Approvals,
 			fmt.Sprintf(
-				"it destroys %s with their root disks: %s", count(len(r.remove), "VM"),
+				"it destroys %s with their root disks: %s", director.Count(len(r.remove), "VM"),
 				strings.Join(names(r.remove), ", "),
 			),
 		)

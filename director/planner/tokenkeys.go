@@ -33,7 +33,7 @@ func TokenKeys(w World, r plan.Request) (plan.Content, error) {
 	}
 	d.play(playbook{
 		name: "cluster_users", subject: name,
-		title: "Give the director's token keys to " + count(len(masters), "master"), limit: names(masters),
+		title: "Give the director's token keys to " + director.Count(len(masters), "master"), limit: names(masters),
 		effects: []plan.Effect{
 			{Verb: "change", Object: "node", Name: "all masters", Detail: "which tokens their API servers accept"},
 			{Verb: "change", Object: "cluster", Name: name, Detail: "the rights of the director's roles"},

@@ -256,8 +256,8 @@ func (u *upgrade) summarize() {
 	d, care := u.d, u.d.w.Cluster.Cluster.Maintenance
 	d.Summary = fmt.Sprintf(
 		"Upgrade cluster %s to Kubernetes %s, %s: %s and %s, workers %d at once.", d.Cluster, u.target,
-		strings.ReplaceAll(care.Strategy, "_", " "), count(len(u.oldMasters), "master"),
-		count(len(u.oldWorkers), "worker"), max(care.MaxUnavailable, 1),
+		strings.ReplaceAll(care.Strategy, "_", " "), director.Count(len(u.oldMasters), "master"),
+		director.Count(len(u.oldWorkers), "worker"), max(care.MaxUnavailable, 1),
 	)
 	if len(u.masters) == 1 && len(u.oldMasters) == 1 && care.Strategy != model.UpgradeInPlace {
 		d.Warnings = append(
@@ -279,12 +279,12 @@ func (u *upgrade) summarize() {
 	}
 	if destroyed > 0 {
 		d.Approvals = append(d.Approvals, fmt.Sprintf(
-			"it destroys %s with their disks, each after its successor has joined", count(destroyed, "VM"),
+			"it destroys %s with their disks, each after its successor has joined", director.Count(destroyed, "VM"),
 		))
 	}
 	if emptied > 0 {
 		d.Approvals = append(d.Approvals, fmt.Sprintf(
-			"it recreates %s: what is on their root disks is lost", count(emptied, "VM"),
+			"it recreates %s: what is on their root disks is lost", director.Count(emptied, "VM"),
 		))
 	}
 }
@@ -374,9 +374,9 @@ func (w World) reachable(target string) error {
 	}
 	if step := minor(target) - minor(oldest.Kubernetes); step > 1 {
 		return conflict(op, fmt.Sprintf(
-			"%s runs %s, and %s would skip %s", oldest.Name, oldest.Kubernetes, target, count(step-1, "minor version"),
-		),
-			fmt.Sprintf("upgrade to v1.%d first", minor(oldest.Kubernetes)+1))
+			"%s runs %s, and %s would skip %s", oldest.Name, oldest.Kubernetes, target,
+			director.Count(step-1, "minor version"),
+		), fmt.Sprintf("upgrade to v1.%d first", minor(oldest.Kubernetes)+1))
 	}
 	return nil
 }
