@@ -21,9 +21,7 @@ import (
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
-	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/identity"
-	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/test/program"
@@ -48,8 +46,8 @@ const password = "correct horse battery"
 
 // TestScripts drives the command line against the real API over TLS. Behind it is an in-memory director that fails,
 // asks, holds and answers oddly as a script tells it to, which no simulation does. Every script has one of its own:
-// $DIRECTOR_SERVER, its certificate in ca.crt, its fingerprint in $FINGERPRINT, the admin's password in the file
-// password, the documents of documents.yaml, and the example that rolls over hosts in roll.sh.
+// $DIRECTOR_SERVER, its certificate in ca.crt, the admin's password in the file password, the documents of
+// documents.yaml, and the example that rolls over hosts in roll.sh.
 func TestScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
@@ -68,38 +66,17 @@ type opsKey struct{}
 func setupScript(env *testscript.Env) error {
 	ops := apitest.New(nil)
 	ops.Async = true
-	schedules := &apitest.Schedules{Operations: ops, Next: time.Date(2030, 7, 1, 1, 15, 0, 0, time.UTC)}
-	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
 	users := &apitest.Users{}
 	svc, err := auth.New(users, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		return err
 	}
-	text := password
-	if oneTime {
-		once, _, err := svc.EnsureAdmin(context.Background(), "")
-		if err != nil {
-			return err
-		}
-		text = once.Reveal()
-	} else if _, _, err := svc.EnsureAdmin(context.Background(), password); err != nil {
+	if _, _, err := svc.EnsureAdmin(context.Background(), password); err != nil {
 		return err
 	}
 	quiet := slog.New(slog.DiscardHandler)
-	images, err := imagestore.Open(imagestore.Config{
-		Dir: filepath.Join(env.WorkDir, ".images"), Log: quiet, Reserve: 1,
-	})
-	if err != nil {
-		return err
-	}
-	env.Defer(func() { _ = images.Close(context.Background()) })
 	ports := ops.Ports()
-	ports.Schedules, ports.Images, ports.Ledger = schedules, apitest.Images{Operations: ops, Store: images},
-		apitest.NewLedger(ops)
-	ports.Disks = apitest.NewDisks()
-	ports.Certificates = apitest.NewCertificates()
 	ports.Users = identity.New(identity.Config{Store: users, Passwords: svc, Now: time.Now})
-	ports.Providers, ports.Capacity = &apitest.Providers{Operations: ops}, apitest.Capacity{Operations: ops}
 	srv := httptest.NewUnstartedServer(nil)
 	srv.Config = api.NewServer(
 		api.New(api.Config{
@@ -110,9 +87,8 @@ func setupScript(env *testscript.Env) error {
 	env.Defer(srv.CloseClientConnections)
 	env.Values[opsKey{}] = ops
 	env.Setenv("DIRECTOR_SERVER", srv.URL)
-	env.Setenv("FINGERPRINT", client.Fingerprint(srv.Certificate()))
 	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
-	return fillScript(env, "testdata", ca, text)
+	return fillScript(env, "testdata", ca, password)
 }
 
 // fillScript gives a script its environment and its files. documents.yaml is in dir.

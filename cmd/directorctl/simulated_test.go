@@ -29,6 +29,8 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/daemon"
+	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/simulate"
 )
@@ -48,11 +50,16 @@ func TestSimulatedScripts(t *testing.T) {
 			"newest-campaign": newestCampaign,
 			"bundle":          makeBundle,
 			"newest-delivery": newestDelivery,
+			"stray":           stray,
+			"capture":         capture,
 		},
 	})
 }
 
-type apiKey struct{}
+type (
+	apiKey   struct{}
+	stateKey struct{}
+)
 
 func setupSimulated(env *testscript.Env) error {
 	state, err := os.MkdirTemp("", "directorctl-") // a socket's path below WorkDir may be too long
@@ -63,6 +70,10 @@ func setupSimulated(env *testscript.Env) error {
 	cfg, err := simulatedConfig(state)
 	if err != nil {
 		return err
+	}
+	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
+	if oneTime {
+		cfg.AdminPasswordFile = ""
 	}
 	ctx := context.Background()
 	quiet := slog.New(slog.DiscardHandler)
@@ -79,16 +90,36 @@ func setupSimulated(env *testscript.Env) error {
 	if err != nil {
 		return err
 	}
-	url := "https://" + d.Addr().String()
-	api, err := login(ctx, client.Config{Server: url, CA: ca})
+	url, text := "https://"+d.Addr().String(), []byte(password)
+	if oneTime {
+		if text, err = os.ReadFile(filepath.Join(state, "admin-password")); err != nil {
+			return err
+		}
+	} else {
+		api, err := login(ctx, client.Config{Server: url, CA: ca})
+		if err != nil {
+			return err
+		}
+		env.Defer(api.Close)
+		env.Values[apiKey{}] = api
+	}
+	env.Values[stateKey{}] = state
+	env.Setenv("DIRECTOR_SERVER", url)
+	if err := setFingerprint(env, d.Addr().String()); err != nil {
+		return err
+	}
+	env.Setenv("BACKUPS", cfg.BackupDirs[0])
+	return fillScript(env, filepath.Join("testdata", "simulated"), ca, strings.TrimSpace(string(text)))
+}
+
+// setFingerprint tells a script the fingerprint of the director's certificate, as a person would be told it.
+func setFingerprint(env *testscript.Env, addr string) error {
+	conn, err := tls.Dial("tcp", addr, &tls.Config{InsecureSkipVerify: true}) // the test's own director
 	if err != nil {
 		return err
 	}
-	env.Defer(api.Close)
-	env.Values[apiKey{}] = api
-	env.Setenv("DIRECTOR_SERVER", url)
-	env.Setenv("BACKUPS", cfg.BackupDirs[0])
-	return fillScript(env, filepath.Join("testdata", "simulated"), ca, password)
+	env.Setenv("FINGERPRINT", client.Fingerprint(conn.ConnectionState().PeerCertificates[0]))
+	return conn.Close()
 }
 
 func simulatedConfig(state string) (daemon.Config, error) {
@@ -268,4 +299,62 @@ func answerLogin(server, code, answer string) error {
 func makeBundle(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := simulate.Bundle(context.Background(), ts.MkAbs("."), args[0], args[1])
 	ts.Check(err)
+}
+
+// stray does to a simulated hypervisor what the director does not know of, and sets $ID to the VM's id:
+//
+//	stray orphan PROVIDER VM MACHINE  another VM with the director's stamp, of that machine
+//	stray stranger PROVIDER VM        a VM without one
+//	stray ghost PROVIDER VM           somebody deletes the VM
+//	stray volume PROVIDER VM          somebody attaches a disk pvc-7 to the VM
+func stray(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 3 || (args[0] == "orphan") != (len(args) == 4) {
+		ts.Fatalf("usage: stray KIND PROVIDER VM [MACHINE]")
+	}
+	ctx := context.Background()
+	dir := filepath.Join(ts.Value(stateKey{}).(string), "simulation")
+	world, err := sim.OpenWorld(simulate.WorldFile(dir, args[1]))
+	ts.Check(err)
+	defer func() { _ = world.Close() }()
+	backend := sim.Open(world)
+	vms, err := backend.List(ctx, hypervisor.Filter{Strangers: true})
+	ts.Check(err)
+	var id hypervisor.ID
+	var stamp director.Stamp
+	for _, vm := range vms {
+		if vm.Stamp.Director != "" && id == "" {
+			stamp = vm.Stamp
+		}
+		if vm.Name == args[2] {
+			id = vm.ID
+		}
+	}
+	switch args[0] {
+	case "orphan":
+		id = world.AddStray(args[2], director.Stamp{Director: stamp.Director, Machine: args[3]})
+	case "stranger":
+		id = world.AddStranger(args[2])
+	case "ghost":
+		ts.Check(backend.Delete(ctx, id, hypervisor.DeleteOptions{Owner: stamp}))
+	case "volume":
+		world.AttachForeign(id, "pvc-7", 20<<30)
+	default:
+		ts.Fatalf("there is no stray %s", args[0])
+	}
+	ts.Setenv("ID", string(id))
+}
+
+// capture sets a variable to the first group of a regular expression in what the last command wrote: capture VARIABLE
+// REGEXP.
+func capture(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: capture VARIABLE REGEXP")
+	}
+	pattern, err := regexp.Compile("(?m)" + args[1])
+	ts.Check(err)
+	found := pattern.FindStringSubmatch(ts.ReadFile("stdout"))
+	if len(found) < 2 {
+		ts.Fatalf("nothing matches %s", args[1])
+	}
+	ts.Setenv(args[0], found[1])
 }

@@ -1,6 +1,6 @@
 // Package apitest is an in-memory director behind the real API, for tests of the API, the client and the command line
-// that need what a director that simulates does not give: plans that fail, ask or hold at a known step, answers that
-// break off, and troubles of hypervisors. Whatever else the command line does is tested with a director that simulates.
+// that need what a director that simulates does not give: plans that fail, ask or hold at a known step, and answers
+// that break off. Whatever else the command line does is tested with a director that simulates.
 // Documents are parsed and compared by the real model, plans move by the real life cycle; only the world is missing.
 // Labels on a Cluster choose what its plans run into: fail, ask, hold (until the test releases or cancels it).
 package apitest
@@ -188,6 +188,12 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.R
 		o.plans = append(o.plans, made)
 	}
 	return made.view(), nil
+}
+
+// Check finds nothing to say against any cluster that exists.
+func (o *Operations) Check(ctx context.Context, cluster string, _ plan.Request) (planning.CheckView, error) {
+	_, err := o.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
+	return planning.CheckView{Cluster: cluster, Operation: plan.ClusterCreate, Steps: 9}, err
 }
 
 // Nodes shows the two nodes of a cluster that is up.

@@ -252,15 +252,20 @@ func (w *World) SetConsole(id hypervisor.ID, text []byte) {
 }
 
 // AddStranger makes a VM without a stamp, as a person would by hand. It panics if the world's file cannot be written.
-func (w *World) AddStranger(name string) hypervisor.ID {
-	const op = "sim.stranger"
+func (w *World) AddStranger(name string) hypervisor.ID { return w.AddStray(name, director.Stamp{}) }
+
+// AddStray makes a VM with that stamp that no director has asked for. It panics if the world's file cannot be written.
+func (w *World) AddStray(name string, stamp director.Stamp) hypervisor.ID {
+	const op = "sim.stray"
 	if err := w.enter(op); err != nil {
 		panic(err)
 	}
 	defer w.leave()
 	id := w.newID()
 	w.putVM(&vm{
-		VM:   hypervisor.VM{ID: id, Name: name, Host: w.hostNames()[0], Power: hypervisor.PowerOn, Ready: true},
+		VM: hypervisor.VM{
+			ID: id, Name: name, Host: w.hostNames()[0], Stamp: stamp, Power: hypervisor.PowerOn, Ready: true,
+		},
 		made: true,
 	})
 	if err := w.journal.flush(op); err != nil {
