@@ -32,7 +32,9 @@ func (a *modelCommands) previewCommand() *cobra.Command {
 			for _, p := range v.Plans {
 				n += len(p.Problems)
 			}
-			return director.Errorf(director.KindInvalid, "directorctl.preview", "the documents have %s", director.Count(n, "problem"))
+			return director.Errorf(
+				director.KindInvalid, "directorctl.preview", "the documents have %s", director.Count(n, "problem"),
+			)
 		}),
 	}
 	filesFlag(cmd, &files)
