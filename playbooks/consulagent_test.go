@@ -142,11 +142,11 @@ func TestConsulAgent(t *testing.T) {
 	const name = "kaas-w1"
 	consul := consultest.Start(t)
 	n := newAgentNode(t, consul, name)
-	if got := n.play("main", "--check"); got != "3" {
-		t.Errorf("check mode sees %s changes, want 3", got)
+	if got := n.play("main", "--check"); got != "4" {
+		t.Errorf("check mode sees %s changes, want 4", got)
 	}
-	if got := n.play("main"); got != "3" {
-		t.Errorf("the first run changed %s tasks, want 3", got)
+	if got := n.play("main"); got != "4" {
+		t.Errorf("the first run changed %s tasks, want 4", got)
 	}
 	if got := n.play("main"); got != "0" {
 		t.Errorf("the second run changed %s tasks, want none", got)

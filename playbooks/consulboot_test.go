@@ -57,7 +57,7 @@ func toldAs(t *testing.T, f step.Facts, m plan.MachineSpec) map[string]any {
 }
 
 // TestNodesHaveTheirFilesAtBoot runs the role on nodes that have the files of their first boot: it leaves these as they
-// are, and adds the unit and the secrets. If Go and the role wrote different files, this would fail.
+// are, and adds the program and the secrets. If Go and the role wrote different files, this would fail.
 func TestNodesHaveTheirFilesAtBoot(t *testing.T) {
 	t.Parallel()
 	least := bootFacts()
@@ -92,15 +92,20 @@ func findsItsFiles(t *testing.T, f step.Facts, m plan.MachineSpec) {
 	n := &agentNode{t: t, name: m.Name, dir: t.TempDir(), vars: toldAs(t, f, m), varsFile: vars}
 	n.vars["consul_agent_root"] = n.dir
 	n.write("usr/bin/consul", []byte("#!/bin/sh\n"), 0o755)
-	files := consulagent.OnNode(f, m)
+	files, err := consulagent.OnNode(f, m)
+	if err != nil {
+		t.Fatal(err)
+	}
 	for i := range files {
-		for _, path := range []string{"/etc/consul.d/", "/var/lib/consul"} {
-			files[i].Text = bytes.ReplaceAll(files[i].Text, []byte(`"`+path), []byte(`"`+n.dir+path))
+		for _, path := range []string{"/etc/consul.d/", "/var/lib/consul", "/usr/local/lib/kaas-consul/"} {
+			for _, before := range []string{`"`, "=", ":"} {
+				files[i].Text = bytes.ReplaceAll(files[i].Text, []byte(before+path), []byte(before+n.dir+path))
+			}
 		}
 		n.write(files[i].Path, files[i].Text, 0o644)
 	}
-	if got := n.play("main"); got != "2" {
-		t.Errorf("the role changed %s tasks, want the unit and the secrets:\n%s", got, n.said)
+	if got := n.play("main"); got != "3" {
+		t.Errorf("the role changed %s tasks, want the program's place, its link and the secrets:\n%s", got, n.said)
 	}
 	for _, file := range files {
 		got, err := os.ReadFile(filepath.Join(n.dir, file.Path))

@@ -1,6 +1,7 @@
 package consulagent
 
 import (
+	"io/fs"
 	"path"
 
 	"github.com/google/uuid"
@@ -8,12 +9,14 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
+	"github.com/director-kaas/kaas/playbooks"
 )
 
 // What playbooks/vars/cluster.yml and the role consul_agent give every node. TestNodesHaveTheirFilesAtBoot compares.
 const (
 	nodeConfig = "/etc/consul.d"
 	nodeData   = "/var/lib/consul"
+	nodeUnit   = "/etc/systemd/system/kaas-consul.service"
 	nodeCheck  = "as the node itself sees it"
 	nodeHTTP   = 8500
 	nodeDNS    = 8600
@@ -29,13 +32,17 @@ type File struct {
 	Text []byte
 }
 
-// OnNode returns the files without secrets of the agent on a node, as the role consul_agent writes them, so that the
-// node can have them before its first login; nil for a cluster without agents. An agent needs another file, with its
-// token and the gossip key, which the role alone writes.
-func OnNode(f step.Facts, m plan.MachineSpec) []File {
+// OnNode returns the files without secrets of the agent on a node and its unit, as the role consul_agent writes them, so
+// that the node can have them before its first login; nil for a cluster without agents. The unit does not start before
+// there is another file, with the token and the gossip key, which the role alone writes.
+func OnNode(f step.Facts, m plan.MachineSpec) ([]File, error) {
 	told := f.Agents
 	if told == nil {
-		return nil
+		return nil, nil
+	}
+	unit, err := fs.ReadFile(playbooks.FS(), "roles/consul_agent/files/"+path.Base(nodeUnit))
+	if err != nil {
+		return nil, director.Errorf(director.KindInternal, "consulagent.node", "the unit of agents: %w", err)
 	}
 	meta := map[string]string{director.ConsulMetaOwner: told.Owner, director.ConsulMetaNode: m.Name}
 	var services []Service
@@ -61,5 +68,6 @@ func OnNode(f step.Facts, m plan.MachineSpec) []File {
 		{ca, []byte(told.CA)},
 		{path.Join(nodeConfig, "director-agent.json"), agent.Config()},
 		{path.Join(nodeConfig, "director-services.json"), Services(services)},
-	}
+		{nodeUnit, unit},
+	}, nil
 }

@@ -185,8 +185,12 @@ func (e Env) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error
 	if err != nil {
 		return nil, plan.Abort(err)
 	}
+	told, err := consulagent.OnNode(facts, m)
+	if err != nil {
+		return nil, err
+	}
 	var files []cloudinit.File
-	for _, f := range consulagent.OnNode(facts, m) {
+	for _, f := range told {
 		files = append(files, cloudinit.File{Path: f.Path, Content: f.Text})
 	}
 	return files, nil

@@ -192,12 +192,13 @@ func TestAgentFilesAtBoot(t *testing.T) {
 	for _, want := range []string{
 		"/etc/consul.d/director-agent.json", "/etc/consul.d/director-services.json", "/etc/consul.d/director-ca.pem",
 		`"node_name": "kaas-demo-m1"`, `"10.0.0.11:8301"`, `"dns": 8600`,
+		"/etc/systemd/system/kaas-consul.service", "ConditionPathExists=/etc/consul.d/director.json",
 	} {
 		if !strings.Contains(with, want) {
 			t.Errorf("the seed has no %s:\n%s", want, with)
 		}
 	}
-	for _, secret := range []string{"s3cret", "a2V5", "/etc/consul.d/director.json"} {
+	for _, secret := range []string{"s3cret", "a2V5", "path: /etc/consul.d/director.json"} {
 		if strings.Contains(with, secret) {
 			t.Errorf("the seed has %s", secret)
 		}

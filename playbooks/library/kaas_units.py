@@ -159,7 +159,8 @@ def older(has, paths, what):
         return False
     # The file's change time, not its modification time, which copies may set back.
     now, mono = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
-    return any(os.stat(path).st_ctime - now + mono > since for path in paths if os.path.exists(path))
+    # That of a link counts, too: it may lead to an older file now.
+    return any(max(os.stat(path).st_ctime, os.lstat(path).st_ctime) - now + mono > since for path in paths if os.path.exists(path))
 
 
 def main():
