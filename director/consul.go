@@ -31,6 +31,10 @@ const ConsulPrefix = "kaas-"
 // director, by its id.
 func ConsulNode(id string) string { return ConsulPrefix + id }
 
+// ConsulMoreNodes begins the names of the further nodes of a cluster, which carry what its sync has registered beyond
+// what the first one has room for. Names of clusters and machines have no dot, so no other node begins so.
+func ConsulMoreNodes(uid string) string { return ConsulNode(uid) + "." }
+
 // ConsulAPI returns the name of the service in Consul that the API servers of a cluster are, by the cluster's name.
 func ConsulAPI(cluster string) string { return ConsulPrefix + "api-" + cluster }
 

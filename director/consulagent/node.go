@@ -32,9 +32,9 @@ type File struct {
 	Text []byte
 }
 
-// OnNode returns the files without secrets of the agent on a node and its unit, as the role consul_agent writes them, so
-// that the node can have them before its first login; nil for a cluster without agents. The unit does not start before
-// there is another file, with the token and the gossip key, which the role alone writes.
+// OnNode returns the files without secrets of the agent on a node and its unit, as the role consul_agent writes them,
+// so that the node can have them before its first login; nil for a cluster without agents. The unit does not start
+// before there is another file, with the token and the gossip key, which the role alone writes.
 func OnNode(f step.Facts, m plan.MachineSpec) ([]File, error) {
 	told := f.Agents
 	if told == nil {

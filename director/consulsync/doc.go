@@ -3,6 +3,13 @@
 // imported service has. It is pure: director/consulsync/controller reads both sides and acts.
 package consulsync
 
+import (
+	"strconv"
+	"strings"
+
+	"github.com/director-kaas/kaas/director"
+)
+
 // What marks an object of Kubernetes. People write the annotations; the labels are ours.
 const (
 	prefix = "consul.kaas/"
@@ -47,9 +54,28 @@ type Identity struct {
 	Cluster string // the uid of the cluster
 }
 
-// Node returns the name of the node in Consul that carries all entries of the cluster. No agent has this name, so that
-// no agent's anti-entropy removes them.
-func (i Identity) Node() string { return "kaas-" + i.Cluster }
+// Node returns the name of one of the nodes in Consul that carry the entries of the cluster, counted from 0. No agent
+// has such a name, so that no agent's anti-entropy removes them. They are several because Consul reads all checks of a
+// node for each entry that changes on it, also when a server reads its own log again after a crash.
+func (i Identity) Node(n int) string {
+	if n == 0 {
+		return director.ConsulNode(i.Cluster)
+	}
+	return director.ConsulMoreNodes(i.Cluster) + strconv.Itoa(n+1)
+}
+
+// Number returns which of the cluster's nodes has this name.
+func (i Identity) Number(node string) (n int, ok bool) {
+	if node == i.Node(0) {
+		return 0, true
+	}
+	digits, ok := strings.CutPrefix(node, director.ConsulMoreNodes(i.Cluster))
+	if !ok {
+		return 0, false
+	}
+	n, err := strconv.Atoi(digits)
+	return n - 1, err == nil && n > 1 && i.Node(n-1) == node
+}
 
 // Meta returns the meta that marks the node and every entry.
 func (i Identity) Meta() map[string]string {

@@ -57,6 +57,64 @@ func TestDiffKeepsWhatIsNotOurs(t *testing.T) {
 	}
 }
 
+// A node takes so many entries, because Consul reads all checks of a node for each one that changes on it. What is
+// there stays on its node, also where older syncs have put more.
+func TestDiffUsesSeveralNodes(t *testing.T) {
+	t.Parallel()
+	var wanted []Entry
+	for i := range 2*most + 1 {
+		wanted = append(wanted, entry(one, fmt.Sprintf("e%05d", i)))
+	}
+	on := func(entries []Entry) map[int]int {
+		n := map[int]int{}
+		for _, e := range entries {
+			n[e.Node]++
+		}
+		return n
+	}
+	c := Diff(one, wanted, nil)
+	if diff := cmp.Diff(map[int]int{0: most, 1: most, 2: 1}, on(c.Put)); diff != "" {
+		t.Errorf("on empty nodes (-want +got):\n%s", diff)
+	}
+	var older, stays []Actual
+	for i, e := range wanted[:most+100] {
+		older = append(older, stored(e))
+		e.Node = 7
+		e.Passing = i > 0
+		stays = append(stays, stored(e))
+	}
+	older = append(older, stored(entry(two, "another's")))
+	if diff := cmp.Diff(map[int]int{1: most - 99}, on(Diff(one, wanted, older).Put)); diff != "" {
+		t.Errorf("next to a full node (-want +got):\n%s", diff)
+	}
+	if c = Diff(one, wanted[:most+100], stays); len(c.Put) != 1 || c.Put[0].Node != 7 || len(c.Delete) > 0 {
+		t.Errorf("an entry that changes leaves its node: %+v", c)
+	}
+	twice := stored(wanted[0])
+	twice.Node = 1
+	c = Diff(one, wanted[:1], []Actual{stored(wanted[0]), twice})
+	if diff := cmp.Diff(Changes{Delete: []Actual{twice}, Own: 2}, c); diff != "" {
+		t.Errorf("an entry that is on two nodes (-want +got):\n%s", diff)
+	}
+}
+
+func TestNumbersOfNodes(t *testing.T) {
+	t.Parallel()
+	for n := range 12 {
+		if got, ok := one.Number(one.Node(n)); got != n || !ok {
+			t.Errorf("%s is %d, %t", one.Node(n), got, ok)
+		}
+	}
+	for _, other := range []string{
+		two.Node(0), two.Node(1), one.Node(0) + ".", one.Node(0) + ".1", one.Node(0) + ".0", one.Node(0) + ".-2",
+		one.Node(0) + ".02", one.Node(0) + ".+2", one.Node(0) + "-2", "kaas-demo-1", "",
+	} {
+		if n, ok := one.Number(other); ok {
+			t.Errorf("%q is the cluster's node %d", other, n)
+		}
+	}
+}
+
 func TestGuard(t *testing.T) {
 	t.Parallel()
 	names := func(n int) []string {

@@ -53,18 +53,12 @@ func Compare(id string, wanted []Entry, keep map[string]Kept, have Catalog) Chan
 	c := Changes{own: len(have.Entries)}
 	want := make(map[[2]string]bool, len(wanted))
 	nodes := map[string]CatalogNode{}
-	leaving := map[string]bool{}
 	for _, n := range have.Nodes {
-		if n.Meta[MetaOwner] != id {
-			continue
-		}
-		nodes[n.Name] = n
-		_, stays := keep[n.Meta[MetaCluster]]
-		if n.Name != Node(id) && (!stays || n.Meta[MetaCluster] == "") {
-			leaving[n.Name] = true
-			c.Nodes = append(c.Nodes, n)
+		if n.Meta[MetaOwner] == id {
+			nodes[n.Name] = n
 		}
 	}
+	leaving := leavers(id, nodes, keep, have.Entries)
 	actual := make(map[[2]string]Actual, len(have.Entries))
 	for _, a := range have.Entries {
 		actual[[2]string{a.Node, a.ID}] = a
@@ -100,8 +94,29 @@ func Compare(id string, wanted []Entry, keep map[string]Kept, have Catalog) Chan
 	slices.SortFunc(c.Remove, func(a, b Actual) int {
 		return cmp.Or(cmp.Compare(a.Node, b.Node), cmp.Compare(a.ID, b.ID))
 	})
-	slices.SortFunc(c.Nodes, func(a, b CatalogNode) int { return cmp.Compare(a.Name, b.Name) })
+	for _, name := range slices.Sorted(maps.Keys(leaving)) {
+		c.Nodes = append(c.Nodes, nodes[name])
+	}
 	return c
+}
+
+// leavers returns the nodes of the director that should go: those of clusters that are gone, and those on which there
+// is nothing any more of a sync that has ended.
+func leavers(id string, nodes map[string]CatalogNode, keep map[string]Kept, entries []Actual) map[string]bool {
+	carries := map[string]bool{}
+	for _, a := range entries {
+		carries[a.Node] = true
+	}
+	out := map[string]bool{}
+	for name, n := range nodes {
+		uid := n.Meta[MetaCluster]
+		kept, stays := keep[uid]
+		ended := name != Node(uid) && !kept.Synced && !carries[name]
+		if name != Node(id) && (!stays || uid == "" || ended) {
+			out[name] = true
+		}
+	}
+	return out
 }
 
 func same(a, b Entry) bool {

@@ -3,6 +3,7 @@ package discovery
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -235,8 +236,8 @@ func (s *Service) Register(ctx context.Context, consul, uid string) error {
 	return each(writers, own, func(e Entry) error { return h.put(ctx, s.Director, e) })
 }
 
-// Deregister removes the node of a cluster with all that is on it, for a plan that has deleted the cluster. A node that
-// another director owns stays. It is idempotent.
+// Deregister removes the nodes of a cluster with all that is on them, for a plan that has deleted the cluster. A node
+// that another director owns stays. It is idempotent.
 func (s *Service) Deregister(ctx context.Context, consul, uid string) error {
 	doc, err := s.consul(ctx, consul)
 	if err != nil {
@@ -254,10 +255,8 @@ func (s *Service) Deregister(ctx context.Context, consul, uid string) error {
 	if err != nil {
 		return err
 	}
-	for _, n := range have.Nodes {
-		if n.Name == Node(uid) && n.Meta[MetaCluster] == uid {
-			return h.removeNode(ctx, n)
-		}
-	}
-	return nil
+	own := slices.DeleteFunc(have.Nodes, func(n CatalogNode) bool {
+		return !nodeOf(uid, n.Name) || n.Meta[MetaCluster] != uid
+	})
+	return each(writers, own, func(n CatalogNode) error { return h.removeNode(ctx, n) })
 }

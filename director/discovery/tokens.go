@@ -89,7 +89,7 @@ func (s *Service) EndSync(ctx context.Context, consul, uid string) error {
 		return err
 	}
 	synced := slices.DeleteFunc(have.Entries, func(a Actual) bool {
-		return a.Node != Node(uid) || a.Meta[MetaOwner] != s.Director || a.Meta[MetaCluster] != uid ||
+		return !nodeOf(uid, a.Node) || a.Meta[MetaOwner] != s.Director || a.Meta[MetaCluster] != uid ||
 			a.Meta[MetaWriter] != ""
 	})
 	return each(writers, synced, func(a Actual) error { return h.remove(ctx, a) })

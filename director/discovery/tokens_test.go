@@ -1,6 +1,7 @@
 package discovery
 
 import (
+	"errors"
 	"slices"
 	"strings"
 	"testing"
@@ -20,6 +21,7 @@ const makerRules = rules + aclRule + "\n"
 func syncRules(uid string) string {
 	return `node_prefix "" { policy = "read" }
 node "kaas-` + uid + `" { policy = "write" }
+node_prefix "kaas-` + uid + `." { policy = "write" }
 service_prefix "" { policy = "read" }
 service "web" { policy = "write" }
 service_prefix "kaas-" { policy = "read" }
@@ -130,7 +132,7 @@ func testRightsOfASync(t *testing.T, server *consultest.Server) {
 	c := server.Client(t, token.Secret.Reveal())
 	register := func(node, service string) error {
 		_, err := c.Catalog().Register(&api.CatalogRegistration{
-			Node: node, Address: NodeAddress, SkipNodeUpdate: true, Service: &api.AgentService{
+			Node: node, Address: NodeAddress, NodeMeta: nodeMeta("director-sync", "s1"), Service: &api.AgentService{
 				ID: "x", Service: service, Address: "10.9.9.9", Port: 80,
 				Meta: map[string]string{MetaOwner: "director-sync", MetaCluster: "s1", MetaKey: "service/default/web"},
 			},
@@ -145,12 +147,13 @@ func testRightsOfASync(t *testing.T, server *consultest.Server) {
 		"another name":                register("kaas-s1", "vault"),
 		"a name of the director":      register("kaas-s1", "kaas-api-other"),
 		"to remove another's service": deregister("kaas-s2", "kaas-api-vip"),
+		"a node of another cluster":   register("kaas-s2.2", "web"),
 	} {
 		if err == nil {
 			t.Errorf("its token allows %s", what)
 		}
 	}
-	if err := register("kaas-s1", "web"); err != nil {
+	if err := errors.Join(register("kaas-s1", "web"), register("kaas-s1.2", "web")); err != nil {
 		t.Fatal(err)
 	}
 	// Its document does not ask for a sync, and one is installed: what it wrote stays until it is removed.
@@ -164,8 +167,13 @@ func testRightsOfASync(t *testing.T, server *consultest.Server) {
 		}
 	}
 	tokens, policies := f.tokens(t)
-	if left := f.entries(t, "director-sync"); len(tokens)+len(policies) != 0 || slices.Contains(left, "s1/x=") {
+	left := f.entries(t, "director-sync")
+	if len(tokens)+len(policies) != 0 || slices.Contains(left, "s1/x=") || slices.Contains(left, "s1.2/x=") {
 		t.Errorf("after its end there are %v, %v, %v", tokens, policies, left)
+	}
+	f.well(t)
+	if n, _, err := server.Client(t, server.Management).Catalog().Node("kaas-s1.2", nil); err != nil || n != nil {
+		t.Errorf("a node that only a sync had is still there: %+v, %v", n, err)
 	}
 	// One whose Consul was away at its end.
 	f.sealed.set("s2", director.ConsulToken{Consul: "dc1"})

@@ -104,6 +104,12 @@ func (e Entry) endpoint() string {
 // Node returns the name of the node that carries the entries of a cluster, by its uid, or of a director, by its id.
 func Node(id string) string { return director.ConsulNode(id) }
 
+// nodeOf tells whether the node carries entries of the cluster with that uid: the first one, which has what the
+// director registers, or one of those that its sync has made.
+func nodeOf(uid, node string) bool {
+	return node == Node(uid) || strings.HasPrefix(node, director.ConsulMoreNodes(uid))
+}
+
 // Service returns the name of the service of a cluster's API server.
 func service(cluster string) string { return director.ConsulAPI(cluster) }
 

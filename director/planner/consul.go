@@ -184,7 +184,7 @@ func (d *draft) syncSettings(is model.Discovery) string {
 	return string(text)
 }
 
-// tokenRules are the ACL rules of a cluster's sync: it makes the cluster's node, and writes no names of the director.
+// tokenRules are the ACL rules of a cluster's sync: it makes the cluster's nodes, and writes no names of the director.
 // Consul lets who may write a service write it on nodes of others, too. A more exact rule counts before one that is
 // less so.
 func tokenRules(uid string, d model.Discovery) string {
@@ -192,6 +192,7 @@ func tokenRules(uid string, d model.Discovery) string {
 	rule := func(kind, name, policy string) { fmt.Fprintf(&b, "%s %q { policy = %q }\n", kind, name, policy) }
 	rule("node_prefix", "", "read")
 	rule("node", director.ConsulNode(uid), "write")
+	rule("node_prefix", director.ConsulMoreNodes(uid), "write")
 	every := "read"
 	if d.Export.Any() && len(d.Export.Names) == 0 {
 		every = "write"

@@ -169,7 +169,8 @@ func TestSyncSettings(t *testing.T) {
 		t.Errorf("the settings are %+v", cfg)
 	}
 	for _, rule := range []string{
-		`node "kaas-` + w.Cluster.UID + `" { policy = "write" }`, `service_prefix "" { policy = "read" }`,
+		`node "kaas-` + w.Cluster.UID + `" { policy = "write" }`,
+		`node_prefix "kaas-` + w.Cluster.UID + `." { policy = "write" }`, `service_prefix "" { policy = "read" }`,
 		`service "web" { policy = "write" }`, `service_prefix "shop-" { policy = "write" }`,
 		`service_prefix "kaas-" { policy = "read" }`,
 	} {

@@ -56,51 +56,74 @@ func complete(meta *api.QueryMeta, what string) error {
 // held is what Consul has of the cluster.
 type held struct {
 	entries []consulsync.Actual
-	node    bool // the node is as it should be
+	nodes   map[int]bool // the nodes that are as they should be
 }
 
-// read returns everything on the cluster's node. It fails rather than return less than all of it.
+// read returns everything on the cluster's nodes. It fails rather than return less than all of it.
 func (c *catalog) read(ctx context.Context) (held, error) {
 	ctx, cancel := context.WithTimeout(ctx, callLimit)
 	defer cancel()
-	name := c.identity.Node()
-	var h held
+	h := held{nodes: map[int]bool{}}
+	var numbers []int
+	meta, err := c.lists.nodes(ctx, c.identity.Cluster, func(name string) {
+		if n, ok := c.identity.Number(name); ok {
+			numbers = append(numbers, n)
+		}
+	})
+	if err != nil {
+		return held{}, failed("read the nodes", err)
+	}
+	if err := complete(meta, "the cluster's nodes"); err != nil {
+		return held{}, err
+	}
+	slices.Sort(numbers)
+	for _, n := range numbers {
+		if err := c.readNode(ctx, n, &h); err != nil {
+			return held{}, err
+		}
+	}
+	return h, nil
+}
+
+// readNode adds everything on one of the cluster's nodes.
+func (c *catalog) readNode(ctx context.Context, number int, h *held) error {
+	name, first := c.identity.Node(number), len(h.entries)
 	has, meta, err := c.lists.services(ctx, name, func(e entry) {
 		slices.Sort(e.Tags)
 		h.entries = append(h.entries, consulsync.Actual{
 			Entry: consulsync.Entry{
-				ID: e.ID, Name: e.Service, Address: e.Address, Port: e.Port, Tags: e.Tags, Meta: e.Meta,
+				Node: number, ID: e.ID, Name: e.Service, Address: e.Address, Port: e.Port, Tags: e.Tags, Meta: e.Meta,
 			},
 			Index: e.ModifyIndex,
 		})
 	})
 	if err != nil {
-		return held{}, failed("read the entries", err)
+		return failed("read the entries", err)
 	}
 	if err := complete(meta, "node "+name); err != nil {
-		return held{}, err
+		return err
 	}
-	if has == nil {
-		// There is no node, or the token may not see it: then it may not write it either, and nothing is deleted.
-		return held{}, nil
+	if has == nil { // it has gone meanwhile
+		return nil
 	}
-	h.node = c.identity.Owns(has.Meta) && has.Address == nodeAddress
-	passes := make(map[string]bool, len(h.entries)) // of the services that have their check
+	h.nodes[number] = c.identity.Owns(has.Meta) && has.Address == nodeAddress
+	entries := h.entries[first:]
+	passes := make(map[string]bool, len(entries)) // of the services that have their check
 	meta, err = c.lists.checks(ctx, name, func(k check) {
 		if k.CheckID == k.ServiceID {
 			passes[k.ServiceID] = k.Status == api.HealthPassing
 		}
 	})
 	if err != nil {
-		return held{}, failed("read the checks", err)
+		return failed("read the checks", err)
 	}
 	if err := complete(meta, "the checks of "+name); err != nil {
-		return held{}, err
+		return err
 	}
-	for i, e := range h.entries {
-		h.entries[i].Passing, h.entries[i].Checked = passes[e.ID]
+	for i, e := range entries {
+		entries[i].Passing, entries[i].Checked = passes[e.ID]
 	}
-	return h, nil
+	return nil
 }
 
 // outcome is what became of a set of changes.
@@ -112,27 +135,28 @@ type outcome struct {
 // apply writes what is to be written and then deletes what is to be deleted, in transactions. What Consul refuses does
 // not keep the rest. An entry is only deleted as it was read: one that has changed since stays for the next pass. The
 // error says that Consul did not answer.
-func (c *catalog) apply(ctx context.Context, ch consulsync.Changes, node bool) (outcome, error) {
+func (c *catalog) apply(ctx context.Context, ch consulsync.Changes, nodes map[int]bool) (outcome, error) {
 	out := outcome{failed: map[string]string{}}
-	if !node && len(ch.Put) > 0 {
-		if _, refused, err := c.txn(ctx, []*api.TxnOp{c.nodeOp()}); err != nil {
-			return out, err
-		} else if len(refused) > 0 {
-			for _, e := range ch.Put {
-				out.failed[e.ID] = refused[0]
-			}
-			return out, nil
-		}
+	refused, err := c.makeNodes(ctx, ch.Put, nodes)
+	if err != nil {
+		return out, err
 	}
-	err := c.batches(ctx, len(ch.Put), func(i int) (string, []*api.TxnOp) {
-		return ch.Put[i].ID, c.put(ch.Put[i])
+	put := slices.DeleteFunc(slices.Clone(ch.Put), func(e consulsync.Entry) bool {
+		why, no := refused[e.Node]
+		if no {
+			out.failed[e.ID] = why
+		}
+		return no
+	})
+	err = c.batches(ctx, len(put), func(i int) (string, []*api.TxnOp) {
+		return put[i].ID, c.put(put[i])
 	}, &out.put, out.failed)
 	if err != nil {
 		return out, err
 	}
 	err = c.batches(ctx, len(ch.Delete), func(i int) (string, []*api.TxnOp) {
 		return ch.Delete[i].ID, []*api.TxnOp{{Service: &api.ServiceTxnOp{
-			Verb: api.ServiceDeleteCAS, Node: c.identity.Node(),
+			Verb: api.ServiceDeleteCAS, Node: c.identity.Node(ch.Delete[i].Node),
 			Service: api.AgentService{
 				ID: ch.Delete[i].ID, Service: ch.Delete[i].Name, ModifyIndex: ch.Delete[i].Index,
 			},
@@ -141,10 +165,28 @@ func (c *catalog) apply(ctx context.Context, ch consulsync.Changes, node bool) (
 	return out, err
 }
 
-func (c *catalog) nodeOp() *api.TxnOp {
-	return &api.TxnOp{Node: &api.NodeTxnOp{Verb: api.NodeSet, Node: api.Node{
-		Node: c.identity.Node(), Address: nodeAddress, Meta: c.identity.Meta(),
-	}}}
+// makeNodes writes the nodes that entries need and that are not as they should be. It returns why Consul refused one.
+func (c *catalog) makeNodes(
+	ctx context.Context, put []consulsync.Entry, well map[int]bool,
+) (refused map[int]string, err error) {
+	refused, asked := map[int]string{}, map[int]bool{}
+	maps.Copy(asked, well)
+	for _, e := range put {
+		if asked[e.Node] {
+			continue
+		}
+		asked[e.Node] = true
+		ok, why, err := c.txn(ctx, []*api.TxnOp{{Node: &api.NodeTxnOp{Verb: api.NodeSet, Node: api.Node{
+			Node: c.identity.Node(e.Node), Address: nodeAddress, Meta: c.identity.Meta(),
+		}}}})
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			refused[e.Node] = why[0]
+		}
+	}
+	return refused, nil
 }
 
 func (c *catalog) put(e consulsync.Entry) []*api.TxnOp {
@@ -153,11 +195,11 @@ func (c *catalog) put(e consulsync.Entry) []*api.TxnOp {
 		status, output = api.HealthCritical, "no endpoint is ready"
 	}
 	return []*api.TxnOp{
-		{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: c.identity.Node(), Service: api.AgentService{
+		{Service: &api.ServiceTxnOp{Verb: api.ServiceSet, Node: c.identity.Node(e.Node), Service: api.AgentService{
 			ID: e.ID, Service: e.Name, Address: e.Address, Port: e.Port, Tags: e.Tags, Meta: e.Meta,
 		}}},
 		{Check: &api.CheckTxnOp{Verb: api.CheckSet, Check: api.HealthCheck{
-			Node: c.identity.Node(), CheckID: e.ID, Name: checkName, Status: status, Output: output,
+			Node: c.identity.Node(e.Node), CheckID: e.ID, Name: checkName, Status: status, Output: output,
 			ServiceID: e.ID, ServiceName: e.Name,
 		}}},
 	}
@@ -256,11 +298,12 @@ func (c *catalog) txn(ctx context.Context, ops []*api.TxnOp) (ok bool, refused m
 	return false, refused, nil
 }
 
-// wait returns when the entries of the cluster may have changed after index, or when it has waited long enough, with
-// the index of what it saw. Index 0 returns at once.
+// wait returns when the entries on the cluster's first node may have changed after index, or when it has waited long
+// enough, with the index of what it saw. Index 0 returns at once. What others change on further nodes, if there are
+// any, is found by the next comparison.
 func (c *catalog) wait(ctx context.Context, index uint64) (uint64, error) {
 	o := (&api.QueryOptions{WaitIndex: index, WaitTime: c.blocking, Filter: "ID == \"\""}).WithContext(ctx)
-	_, meta, err := c.client.Catalog().NodeServiceList(c.identity.Node(), o)
+	_, meta, err := c.client.Catalog().NodeServiceList(c.identity.Node(0), o)
 	if err != nil {
 		return 0, failed("wait for a change", err)
 	}

@@ -277,7 +277,7 @@ func (p *pass) export(ctx context.Context, ids []string) (found, error) {
 	if len(changes.Put)+len(changes.Delete) == 0 {
 		return out, nil
 	}
-	did, err := p.c.catalog.apply(ctx, changes, have.node)
+	did, err := p.c.catalog.apply(ctx, changes, have.nodes)
 	m.changes.WithLabelValues("put").Add(float64(did.put))
 	m.changes.WithLabelValues("delete").Add(float64(did.deleted))
 	p.c.opt.Log.InfoContext(ctx, "Consul was changed", "put", did.put, "deleted", did.deleted,

@@ -29,6 +29,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/clientcmd"
 
+	"github.com/director-kaas/kaas/director/consulsync"
 	"github.com/director-kaas/kaas/director/kube/kubetest"
 	"github.com/director-kaas/kaas/director/pki"
 )
@@ -49,7 +50,12 @@ const (
 // eventually fails the test when check still returns an error after a while.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
-	deadline := time.NewTimer(patience)
+	within(t, patience, check)
+}
+
+func within(t *testing.T, limit time.Duration, check func() error) {
+	t.Helper()
+	deadline := time.NewTimer(limit)
 	defer deadline.Stop()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
@@ -60,7 +66,7 @@ func eventually(t *testing.T, check func() error) {
 		}
 		select {
 		case <-deadline.C:
-			t.Fatalf("not after %s: %v", patience, err)
+			t.Fatalf("not after %s: %v", limit, err)
 		case <-tick.C:
 		}
 	}
@@ -152,6 +158,12 @@ func (c *consul) start(t *testing.T) {
 	})
 }
 
+// confirms returns an error until the server answers as a leader that has all of its state.
+func (c *consul) confirms() error {
+	_, _, err := c.api.ACL().TokenReadSelf(&api.QueryOptions{RequireConsistent: true})
+	return err
+}
+
 // kill ends the server at once. What it has stored stays.
 func (c *consul) kill() {
 	if c.cmd != nil {
@@ -191,21 +203,29 @@ func (c *consul) token(t *testing.T, secret, text string) (change func(string)) 
 
 // entries returns "id name status" of a cluster's entries, sorted.
 func (c *consul) entries(cluster string) ([]string, error) {
-	list, _, err := c.api.Catalog().NodeServiceList("kaas-"+cluster, nil)
-	if err != nil || list == nil {
-		return nil, err
-	}
-	checks, _, err := c.api.Health().Node("kaas-"+cluster, nil)
+	nodes, _, err := c.api.Catalog().Nodes(&api.QueryOptions{
+		NodeMeta: map[string]string{consulsync.MetaCluster: cluster},
+	})
 	if err != nil {
 		return nil, err
 	}
-	status := map[string]string{}
-	for _, k := range checks {
-		status[k.ServiceID] = k.Status
-	}
 	var out []string
-	for _, s := range list.Services {
-		out = append(out, s.ID+" "+s.Service+" "+status[s.ID])
+	for _, n := range nodes {
+		list, _, err := c.api.Catalog().NodeServiceList(n.Node, nil)
+		if err != nil || list == nil {
+			return nil, err
+		}
+		checks, _, err := c.api.Health().Node(n.Node, nil)
+		if err != nil {
+			return nil, err
+		}
+		status := map[string]string{}
+		for _, k := range checks {
+			status[k.ServiceID] = k.Status
+		}
+		for _, s := range list.Services {
+			out = append(out, s.ID+" "+s.Service+" "+status[s.ID])
+		}
 	}
 	slices.Sort(out)
 	return out, nil
@@ -408,6 +428,7 @@ func TestMain(m *testing.M) {
 
 // replica is a running consul-sync.
 type replica struct {
+	*syncer
 	cmd  *exec.Cmd
 	url  string
 	log  *bytes.Buffer
@@ -451,7 +472,7 @@ func (s *syncer) start(t *testing.T) *replica {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	r := &replica{url: "http://" + listen, log: &bytes.Buffer{}, done: make(chan error, 1)}
+	r := &replica{syncer: s, url: "http://" + listen, log: &bytes.Buffer{}, done: make(chan error, 1)}
 	r.cmd = exec.Command(must[string](t)(program()), "-config", file)
 	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
 	r.cmd.Env = []string{"CONSUL_HTTP_TOKEN=wrong", "CONSUL_HTTP_ADDR=192.0.2.1:1", "GOMEMLIMIT=" + memoryLimit(t)}

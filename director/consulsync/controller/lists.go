@@ -6,10 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"net/url"
 
 	"github.com/hashicorp/consul/api"
+
+	"github.com/director-kaas/kaas/director/consulsync"
 )
 
 // lists reads long lists of Consul one element at a time. Consul's own client first holds the whole answer in memory,
@@ -41,11 +44,20 @@ type node struct {
 // check is what is read of a check on the cluster's node.
 type check struct{ CheckID, ServiceID, Status string }
 
+// nodes calls each with the name of every node of the cluster with that uid, as the leader knows them. The nodes of
+// agents are among them.
+func (l *lists) nodes(ctx context.Context, uid string, each func(string)) (*api.QueryMeta, error) {
+	query := url.Values{"node-meta": {consulsync.MetaCluster + ":" + uid}}
+	return l.get(ctx, "/v1/catalog/nodes", query, func(d *json.Decoder) error {
+		return elements(d, func(n struct{ Node string }) { each(n.Node) })
+	})
+}
+
 // services calls each for every service on the node, as the leader knows them. It returns nil for a node that is not
 // there, or not for the token. A list that is cut off is an error.
 func (l *lists) services(ctx context.Context, name string, each func(entry)) (*node, *api.QueryMeta, error) {
 	var has *node
-	meta, err := l.get(ctx, "/v1/catalog/node-services/"+url.PathEscape(name), func(d *json.Decoder) error {
+	meta, err := l.get(ctx, "/v1/catalog/node-services/"+url.PathEscape(name), nil, func(d *json.Decoder) error {
 		open, err := d.Token()
 		if err != nil || open == nil { // null: there is no such node
 			return err
@@ -78,7 +90,9 @@ func (l *lists) services(ctx context.Context, name string, each func(entry)) (*n
 
 // checks calls each for every check on the node, as the leader knows them. A list that is cut off is an error.
 func (l *lists) checks(ctx context.Context, name string, each func(check)) (*api.QueryMeta, error) {
-	return l.get(ctx, "/v1/health/node/"+url.PathEscape(name), func(d *json.Decoder) error { return elements(d, each) })
+	return l.get(ctx, "/v1/health/node/"+url.PathEscape(name), nil, func(d *json.Decoder) error {
+		return elements(d, each)
+	})
 }
 
 // elements reads an array to its end.
@@ -102,8 +116,11 @@ func elements[T any](d *json.Decoder, each func(T)) error {
 }
 
 // get asks the leader, as consistent does, and has the answer read.
-func (l *lists) get(ctx context.Context, path string, read func(*json.Decoder) error) (*api.QueryMeta, error) {
+func (l *lists) get(
+	ctx context.Context, path string, more url.Values, read func(*json.Decoder) error,
+) (*api.QueryMeta, error) {
 	query := url.Values{"consistent": {""}}
+	maps.Copy(query, more)
 	if l.datacenter != "" {
 		query.Set("dc", l.datacenter)
 	}

@@ -1,13 +1,14 @@
 package controller
 
 import (
+	"cmp"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/consulsync"
@@ -20,6 +21,7 @@ func TestLists(t *testing.T) {
 		top      = `{"Node":{"Node":"kaas-c1","Address":"127.0.0.1","Meta":{"kaas-owner":"d1","kaas-cluster":"c1"}},`
 		services = top + `"Services":[{"ID":"a","Service":"web","Address":"192.0.2.1","Port":80,"Tags":["y","x"],` +
 			`"Meta":{"k":"v"},"ModifyIndex":7,"Proxy":{}},{"ID":"b","Service":"db"}],"More":[1]}`
+		nodes  = `[{"Node":"kaas-c1","Meta":{}},{"Node":"kaas-demo-1"}]`
 		checks = `[{"CheckID":"a","ServiceID":"a","Status":"passing"},{"CheckID":"serf","ServiceID":"","Status":"x"}]`
 	)
 	entries := []consulsync.Actual{
@@ -32,14 +34,19 @@ func TestLists(t *testing.T) {
 		{Entry: consulsync.Entry{ID: "b", Name: "db"}},
 	}
 	for name, c := range map[string]struct {
-		services, checks, leader, filtered string
-		status                             int
-		want                               []consulsync.Actual
-		node                               bool
-		kind                               director.Kind // of the error; empty for none
+		nodes, services, checks, leader, filtered string
+		status                                    int
+		want                                      []consulsync.Actual
+		node                                      bool
+		kind                                      director.Kind // of the error; empty for none
 	}{
-		"all":                {services: services, checks: checks, want: entries, node: true},
-		"no node":            {services: "null"},
+		"all":              {services: services, checks: checks, want: entries, node: true},
+		"no node":          {nodes: "[]"},
+		"agents alone":     {nodes: `[{"Node":"kaas-demo-1"},{"Node":"kaas-c1.1"},{"Node":"kaas-c1.02"}]`},
+		"a node that went": {services: "null"},
+		"nodes cut off": {
+			nodes: nodes[:len(nodes)-1], services: services, checks: checks, kind: director.KindUnavailable,
+		},
 		"a node without":     {services: top + `"Services":[]}`, checks: "[]", node: true},
 		"cut off":            {services: services[:len(services)-30], checks: checks, kind: director.KindUnavailable},
 		"cut off at the end": {services: services[:len(services)-1], checks: checks, kind: director.KindUnavailable},
@@ -64,7 +71,10 @@ func TestLists(t *testing.T) {
 				w.Header().Set("X-Consul-Results-Filtered-By-ACLs", c.filtered)
 				w.WriteHeader(max(c.status, http.StatusOK))
 				text := c.checks
-				if strings.HasPrefix(r.URL.Path, "/v1/catalog/node-services/kaas-c1") {
+				switch {
+				case r.URL.Path == "/v1/catalog/nodes" && r.URL.Query().Get("node-meta") == "kaas-cluster:c1":
+					text = cmp.Or(c.nodes, nodes)
+				case strings.HasPrefix(r.URL.Path, "/v1/catalog/node-services/kaas-c1"):
 					text = c.services
 				}
 				_, _ = fmt.Fprint(w, text)
@@ -81,8 +91,8 @@ func TestLists(t *testing.T) {
 			if err != nil && len(err.Error()) > 8<<10 {
 				t.Errorf("the error has %d bytes", len(err.Error()))
 			}
-			if diff := cmp.Diff(c.want, got.entries); diff != "" || got.node != c.node {
-				t.Errorf("the node is well: %t\n%s", got.node, diff)
+			if diff := gocmp.Diff(c.want, got.entries); diff != "" || got.nodes[0] != c.node {
+				t.Errorf("nodes that are well: %v\n%s", got.nodes, diff)
 			}
 		})
 	}
