@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -22,8 +23,8 @@ const memoryBar = 100 << 10 // kB
 
 const scalePatience = 10 * time.Minute
 
-// TestScale measures memory and processor time of the real program, and how fast it is after an outage of Consul. Only
-// memory and results are judged: times depend on the machine.
+// TestScale measures memory and processor time of the real program, and how fast it is after an outage of Consul. What
+// others take from the cluster's nodes comes back. Only memory and results are judged: times depend on the machine.
 func TestScale(t *testing.T) {
 	n := 600 // more than one node in Consul takes
 	if v := os.Getenv(envScale); v != "" {
@@ -63,6 +64,14 @@ func TestScale(t *testing.T) {
 	t.Logf("a new address is in Consul's DNS after %s", time.Since(started).Round(10*time.Millisecond))
 
 	outage(t, r, k, wanted, n)
+	for _, lost := range []api.CatalogDeregistration{
+		{Node: "kaas-c1.2", ServiceID: scaleID("s", n-1)}, {Node: "kaas-c1.2"}, {Node: "kaas-c1"},
+	} {
+		if _, err := c.api.Catalog().Deregister(&lost, nil); err != nil {
+			t.Fatal(err)
+		}
+		r.expectAll(t, wanted)
+	}
 	peak := memory(t, r, "VmHWM:")
 	t.Logf("memory: %d MB now, %d MB of it the program's file; %d MB at most", memory(t, r, "VmRSS:")>>10,
 		memory(t, r, "RssFile:")>>10, peak>>10)
