@@ -155,8 +155,13 @@ func (n simulatedNodes) NextHostKey(ctx context.Context, m director.Machine, hos
 }
 
 // TakeHostKey implements steps.Nodes.
-func (n simulatedNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
-	return n.simulation.TakeHostKey(ctx, m, hostKey)
+func (n simulatedNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey, certificate string) error {
+	return n.simulation.TakeHostKey(ctx, m, hostKey, certificate)
+}
+
+// HostCertificate implements steps.Nodes.
+func (n simulatedNodes) HostCertificate(ctx context.Context, m director.Machine) (string, error) {
+	return n.simulation.HostCertificate(ctx, m)
 }
 
 // Script implements steps.Nodes.

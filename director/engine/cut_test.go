@@ -214,7 +214,9 @@ func (booted) NextHostKey(_ context.Context, _ director.Machine, hostKey string)
 	return hostKey, nil
 }
 
-func (booted) TakeHostKey(context.Context, director.Machine, string) error { return nil }
+func (booted) TakeHostKey(context.Context, director.Machine, string, string) error { return nil }
+
+func (booted) HostCertificate(context.Context, director.Machine) (string, error) { return "", nil }
 
 type oneBackend struct{ b hypervisor.Backend }
 

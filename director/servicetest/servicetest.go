@@ -71,7 +71,10 @@ func (Nowhere) NextHostKey(_ context.Context, _ director.Machine, hostKey string
 }
 
 // TakeHostKey does nothing.
-func (Nowhere) TakeHostKey(context.Context, director.Machine, string) error { return nil }
+func (Nowhere) TakeHostKey(context.Context, director.Machine, string, string) error { return nil }
+
+// HostCertificate returns none.
+func (Nowhere) HostCertificate(context.Context, director.Machine) (string, error) { return "", nil }
 
 // Open returns a lab with so many clusters of so many workers, whose machines are not made yet.
 func Open(t testing.TB, clusters, workers int) *Lab {

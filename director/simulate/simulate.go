@@ -212,8 +212,13 @@ func (s *Simulation) NextHostKey(ctx context.Context, _ director.Machine, hostKe
 }
 
 // TakeHostKey pretends to have done so.
-func (s *Simulation) TakeHostKey(ctx context.Context, _ director.Machine, _ string) error {
+func (s *Simulation) TakeHostKey(ctx context.Context, _ director.Machine, _, _ string) error {
 	return ctx.Err()
+}
+
+// HostCertificate says that the machine shows none.
+func (s *Simulation) HostCertificate(ctx context.Context, _ director.Machine) (string, error) {
+	return "", ctx.Err()
 }
 
 // Script pretends to have run it.

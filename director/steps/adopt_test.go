@@ -83,10 +83,12 @@ func (b booting) NextHostKey(_ context.Context, m director.Machine, hostKey stri
 	return hostKey, nil
 }
 
-func (b booting) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
+func (b booting) TakeHostKey(ctx context.Context, m director.Machine, hostKey, _ string) error {
 	_, err := b.NextHostKey(ctx, m, hostKey)
 	return err
 }
+
+func (booting) HostCertificate(context.Context, director.Machine) (string, error) { return "", nil }
 
 func (booting) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
 	return cloudinit.Report{}, nil

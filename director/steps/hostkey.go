@@ -30,22 +30,43 @@ func (e Env) LearnHostKey(ctx context.Context, uid string, m director.Machine, n
 	if adopted, err := e.adoptedKey(ctx, m.ID); err != nil || adopted != "" {
 		return err
 	}
+	return e.takeVouched(ctx, uid, m.ID, node.HostKey)
+}
+
+// takeVouched takes the host key of the machine that has the signature of one of the cluster's SSH authorities, which
+// the machine trusts, as its own. Errors: conflict if no authority has signed it.
+func (e Env) takeVouched(ctx context.Context, uid, machine, certificate string) error {
 	authorities, err := e.SSH().authorities(ctx, uid)
 	if err != nil {
 		return err
 	}
 	var last error
 	for _, a := range authorities.Keys {
-		key, err := pki.SSHAuthority{Public: a.Public}.VouchedHost(m.ID, node.HostKey)
+		key, err := pki.SSHAuthority{Public: a.Public}.VouchedHost(machine, certificate)
 		if err == nil {
 			return errors.Join(
-				e.SSH().trusted(ctx, m.ID, trust{Cluster: uid}), e.Secrets.SetSecret(ctx, m.ID, SecretNextHostKey, nil),
-				keys.set(ctx, m.ID, SecretHostKey, cloudinit.HostKey{Public: key}),
+				e.SSH().trusted(ctx, machine, trust{Cluster: uid}),
+				e.Secrets.SetSecret(ctx, machine, SecretNextHostKey, nil),
+				keyring{e.Secrets, e.Sealer}.set(ctx, machine, SecretHostKey, cloudinit.HostKey{Public: key}),
 			)
 		}
 		last = err
 	}
 	return last
+}
+
+// hostCertificate is the certificate of the machine's host key by the SSH authority of its cluster; "" for a machine
+// that trusts none. A director that is restored from a bundle of before knows the machine by it.
+func (e Env) hostCertificate(ctx context.Context, machine, hostKey string) (string, error) {
+	t, err := e.SSH().trust(ctx, machine)
+	if err != nil || t.Cluster == "" {
+		return "", err
+	}
+	authority, err := e.SSH().Authority(ctx, t.Cluster)
+	if err != nil {
+		return "", err
+	}
+	return authority.VouchForHost(machine, hostKey)
 }
 
 // signedHostKey returns the host key that the machine has proven, with the signature of the cluster's SSH authority;
@@ -55,9 +76,9 @@ func (e Env) signedHostKey(ctx context.Context, uid, machine string) (string, er
 	if err != nil || key.Public == "" || key.Private != "" {
 		return "", err
 	}
-	authorities, err := e.SSH().authorities(ctx, uid)
+	authority, err := e.SSH().Authority(ctx, uid)
 	if err != nil {
 		return "", err
 	}
-	return authorities.first().VouchForHost(machine, key.Public)
+	return authority.VouchForHost(machine, key.Public)
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -34,10 +35,11 @@ func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool,
 	return key.Public == "", err
 }
 
-// remake makes a VM again whose host key this director cannot know: the former director made or booted it after the
-// bundle. A VM that has become a node since then is taken as it is where the cluster proves its host key. Otherwise,
-// and where it may have become one, it is left to a person. It returns mismatch for a VM that the director has met
-// before, or that others have made: then another host answers. It may be cut off and called again, after vmEnsure.
+// remake finds out what to do with a VM whose host key this director cannot know: the former director made or booted
+// it after the bundle. A VM that shows a certificate of its host key by the cluster's SSH authority is taken as it is,
+// node or not; so is one that has become a node since then, where the cluster proves its host key. A VM that is no node
+// is made again. Others are left to a person. It returns mismatch for a VM that the director has met before, or that
+// others have made: then another host answers. It may be cut off and called again, after vmEnsure.
 func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismatch error) error {
 	if adopted, err := e.adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
 		return cmp.Or(err, mismatch)
@@ -60,6 +62,12 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	if len(vms) != 1 {
 		return mismatch
 	}
+	certificate, away := e.Nodes.HostCertificate(ctx, p.Machine.Row())
+	if known, err := e.vouched(ctx, r, p.Machine, certificate); err != nil {
+		return err
+	} else if known {
+		return e.vmEnsure(ctx, r, p)
+	}
 	node, err := e.nodeSince(ctx, r, p.Machine)
 	switch {
 	case err != nil && ctx.Err() != nil:
@@ -67,13 +75,35 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	case err != nil:
 		return plan.Park(err, "bring the API of the cluster back and retry: directorctl retry "+r.Plan.ID)
 	case node != nil:
-		return e.adoptNode(ctx, r, p, *node)
+		return e.adoptNode(ctx, r, p, *node, away)
 	}
 	r.Note(ctx, p.Machine.Name+" is from after the bundle that this director was restored from: making it again")
 	if err := e.vmRemove(ctx, r, p); err != nil {
 		return err
 	}
 	return e.vmEnsure(ctx, r, p)
+}
+
+// vouched reports whether the certificate that the machine shows is of its host key and by one of the cluster's SSH
+// authorities, and takes that key then.
+func (e vmSteps) vouched(ctx context.Context, r plan.Run, m plan.MachineSpec, certificate string) (bool, error) {
+	if certificate == "" {
+		return false, nil
+	}
+	uid, err := clusterUID(r, m)
+	if err != nil {
+		return false, err
+	}
+	err = e.takeVouched(ctx, uid, m.ID, certificate)
+	if err != nil && director.KindOf(err) == director.KindConflict {
+		r.Note(ctx, "the certificate that "+m.Name+" shows is not accepted: "+err.Error())
+		return false, nil
+	} else if err != nil {
+		return false, err
+	}
+	r.Note(ctx, m.Name+" is from after the bundle that this director was restored from. It shows that its host key "+
+		"is signed by its cluster's authority, and stays as it is")
+	return true, nil
 }
 
 // memberPatience is how long a cluster may take to say which nodes it has.
@@ -113,19 +143,27 @@ func (e Env) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*ku
 
 // adoptNode takes the VM as it is that has become a node after the bundle, if the cluster has its host key with the
 // director's own signature: what answers at its address has to prove that key from then on. Otherwise the node is
-// left to a person.
-func (e vmSteps) adoptNode(ctx context.Context, r plan.Run, p step.VMParams, node kube.Node) error {
+// left to a person. away is why the machine did not answer, which may still prove itself later: the step is tried again
+// then.
+func (e vmSteps) adoptNode(ctx context.Context, r plan.Run, p step.VMParams, node kube.Node, away error) error {
 	m := p.Machine
 	uid, err := clusterUID(r, m)
 	if err != nil {
 		return err
 	}
-	if err := e.LearnHostKey(ctx, uid, m.Row(), node); director.KindOf(err) == director.KindConflict && err != nil {
+	err = e.LearnHostKey(ctx, uid, m.Row(), node)
+	switch {
+	case err != nil && director.KindOf(err) == director.KindConflict && away != nil:
+		return director.Errorf(
+			director.KindUnavailable, "vm.boot", "%s has become a node after the bundle that this director was restored "+
+				"from, and it does not answer at %s: %w", m.Name, m.Address, errors.Join(err, away),
+		)
+	case err != nil && director.KindOf(err) == director.KindConflict:
 		return plan.Park(director.Errorf(
 			director.KindConflict, "vm.boot", "%s has become a node after the bundle that this director was restored "+
 				"from, which does not know its host key: %w", m.Name, err,
 		), outOfCluster(r.Plan.ID, m))
-	} else if err != nil {
+	case err != nil:
 		return err
 	}
 	r.Note(ctx, m.Name+" has become a node after the bundle that this director was restored from: it stays as it is")

@@ -35,6 +35,9 @@ func (members) Close()                                       {}
 // that they are asked for.
 type knowing struct {
 	lost *string // the host key of a former director's VM; empty when it is gone
+	// certificate is that of the host key, if the VM shows one, and away why it does not answer who asks for it
+	certificate string
+	away        error
 }
 
 func (knowing) Answers(context.Context, director.Machine) (bool, error) { return false, nil }
@@ -51,9 +54,13 @@ func (k knowing) NextHostKey(ctx context.Context, m director.Machine, hostKey st
 	return hostKey, err
 }
 
-func (k knowing) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
+func (k knowing) TakeHostKey(ctx context.Context, m director.Machine, hostKey, _ string) error {
 	_, err := k.CloudInit(ctx, m, hostKey)
 	return err
+}
+
+func (k knowing) HostCertificate(context.Context, director.Machine) (string, error) {
+	return k.certificate, k.away
 }
 
 func (knowing) FirstBoot(context.Context, director.Machine, string, bool) (cloudinit.Report, error) {
@@ -80,7 +87,10 @@ type fromAfter struct {
 	adopted  bool // others have made the VM
 	restored time.Time
 	cluster  members
-	signed   bool // the cluster has the host key of the VM, with the signature of the former director
+	signed   bool   // the cluster has the host key of the VM, with the signature of the former director
+	shown    bool   // the VM itself shows that signature
+	shows    string // or this certificate
+	away     error  // it does not answer
 	remade   bool
 	kind     director.Kind
 	says     string
@@ -149,6 +159,39 @@ func TestNodeFromAfterTheBundleIsAdopted(t *testing.T) {
 	}
 }
 
+// A VM from after the bundle stays as it is, node or not, if it shows that one of its cluster's authorities has signed
+// its host key: also between its registration in the cluster and the record there, and when there is no API yet.
+func TestVMThatShowsItsCertificateIsKept(t *testing.T) {
+	t.Parallel()
+	restored := madeAt().Add(time.Hour)
+	away := director.Errorf(director.KindUnavailable, "test", "no route to host")
+	registered := members{nodes: []kube.Node{{Name: "demo-w-1", InternalIP: "10.88.0.20"}}}
+	for name, tt := range map[string]fromAfter{
+		"no node":                      {restored: restored, shown: true},
+		"with a key of before":         {given: true, restored: restored, shown: true},
+		"registered, without a record": {restored: restored, shown: true, cluster: registered},
+		"the first one of its cluster": {restored: restored, shown: true, cluster: members{err: away}},
+		"another host that has one": {
+			met: true, restored: restored, shown: true, kind: director.KindConflict, says: "host key",
+		},
+		"never restored":   {given: true, shown: true, kind: director.KindConflict, says: "host key"},
+		"signed by others": {restored: restored, shows: othersRecord(t, "m1"), remade: true},
+		"a registered one, signed by others": {
+			restored: restored, shows: othersRecord(t, "m1"), cluster: registered, kind: director.KindConflict,
+			says: "has no record", asks: "directorctl retry p1",
+		},
+		"a registered one that does not answer": {
+			restored: restored, away: away, cluster: registered, kind: director.KindUnavailable, says: "does not answer",
+		},
+		"no node, and it does not answer": {restored: restored, away: away, remade: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			tt.boot(t)
+		})
+	}
+}
+
 // boot runs the step that waits for the VM, and wants what is said of it.
 func (tt fromAfter) boot(t *testing.T) {
 	t.Helper()
@@ -157,6 +200,11 @@ func (tt fromAfter) boot(t *testing.T) {
 	if tt.signed {
 		tt.cluster.nodes[0].HostKey = w.signed(t)
 	}
+	nodes := knowing{lost: w.lost, certificate: tt.shows, away: tt.away}
+	if tt.shown {
+		nodes.certificate = w.signed(t)
+	}
+	w.env.Nodes = nodes
 	former := w.formerVM(t)
 	keys := keyring{w.env.Secrets, w.env.Sealer}
 	if tt.given || tt.met {

@@ -52,7 +52,11 @@ func (e vmSteps) ownHostKey(ctx context.Context, m director.Machine) (string, er
 			return "", err
 		}
 	}
-	if err := e.takeHostKey(ctx, m, given.Public, string(next)); err != nil {
+	certificate, err := e.hostCertificate(ctx, m.ID, string(next))
+	if err != nil {
+		return "", err
+	}
+	if err := e.takeHostKey(ctx, m, given.Public, string(next), certificate); err != nil {
 		return "", err
 	}
 	if err := keys.set(ctx, m.ID, SecretHostKey, cloudinit.HostKey{Public: string(next)}); err != nil {
@@ -61,15 +65,15 @@ func (e vmSteps) ownHostKey(ctx context.Context, m director.Machine) (string, er
 	return string(next), e.Secrets.SetSecret(ctx, m.ID, SecretNextHostKey, nil)
 }
 
-// takeHostKey returns when the machine has shown its next key.
-func (e vmSteps) takeHostKey(ctx context.Context, m director.Machine, given, next string) error {
+// takeHostKey returns when the machine has shown its next key. It gets the certificate of that before it shows it.
+func (e vmSteps) takeHostKey(ctx context.Context, m director.Machine, given, next, certificate string) error {
 	shown := func() error { return e.Nodes.Script(ctx, m, next, "true") }
 	err := shown()
 	if !errors.Is(err, errHostKey) {
 		return err
 	}
 	// it may have switched meanwhile
-	if err := e.Nodes.TakeHostKey(ctx, m, given); err != nil && !errors.Is(err, errHostKey) {
+	if err := e.Nodes.TakeHostKey(ctx, m, given, certificate); err != nil && !errors.Is(err, errHostKey) {
 		return err
 	}
 	if err = shown(); errors.Is(err, errHostKey) {

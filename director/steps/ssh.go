@@ -113,8 +113,23 @@ func (s sshNodes) NextHostKey(ctx context.Context, m director.Machine, hostKey s
 }
 
 // TakeHostKey runs the script for it with sudo.
-func (s sshNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
-	return s.Script(ctx, m, hostKey, cloudinit.TakeHostKeyScript)
+func (s sshNodes) TakeHostKey(ctx context.Context, m director.Machine, hostKey, certificate string) error {
+	return s.Script(ctx, m, hostKey, cloudinit.TakeHostKeyScript(certificate))
+}
+
+// HostCertificate reads it from a handshake, which ends before a log-in: the other side has proven by then that it has
+// the key.
+func (s sshNodes) HostCertificate(ctx context.Context, m director.Machine) (string, error) {
+	node := sshNode{address: m.Address, port: cmp.Or(s.port, "22"), user: cmp.Or(s.user, cloudinit.DefaultUser)}
+	certificate, errSeen := "", errors.New("the certificate was seen")
+	_, err := node.handshake(ctx, ssh.CertAlgoED25519v01, func(_ string, _ net.Addr, key ssh.PublicKey) error {
+		certificate = strings.TrimSpace(string(ssh.MarshalAuthorizedKey(key)))
+		return errSeen
+	})
+	if _, none := errors.AsType[*ssh.AlgorithmNegotiationError](err); none || certificate != "" {
+		return certificate, nil
+	}
+	return "", err
 }
 
 // FirstBoot asks the machine's own runner.
@@ -192,6 +207,22 @@ func (n sshNode) connect(ctx context.Context) (*ssh.Client, error) {
 	if err != nil {
 		return nil, fmt.Errorf("the node's host key cannot be read: %w", err)
 	}
+	mismatch := false
+	client, err := n.handshake(ctx, want.Type(), func(_ string, _ net.Addr, got ssh.PublicKey) error {
+		if string(got.Marshal()) != string(want.Marshal()) {
+			mismatch = true
+			return errHostKey
+		}
+		return nil
+	})
+	if mismatch {
+		return nil, errHostKey
+	}
+	return client, err
+}
+
+// handshake logs in to what has a host key by that algorithm, and which check accepts.
+func (n sshNode) handshake(ctx context.Context, algorithm string, check ssh.HostKeyCallback) (*ssh.Client, error) {
 	dialer := net.Dialer{Timeout: 5 * time.Second}
 	conn, err := dialer.DialContext(ctx, "tcp", net.JoinHostPort(n.address, n.port))
 	if err != nil {
@@ -199,23 +230,12 @@ func (n sshNode) connect(ctx context.Context) (*ssh.Client, error) {
 	}
 	stop := context.AfterFunc(ctx, func() { _ = conn.Close() })
 	defer stop()
-	mismatch := false
 	c, chans, reqs, err := ssh.NewClientConn(conn, n.address, &ssh.ClientConfig{
-		User: n.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(n.signers...)}, HostKeyAlgorithms: []string{want.Type()},
-		HostKeyCallback: func(_ string, _ net.Addr, got ssh.PublicKey) error {
-			if string(got.Marshal()) != string(want.Marshal()) {
-				mismatch = true
-				return errHostKey
-			}
-			return nil
-		},
+		User: n.user, Auth: []ssh.AuthMethod{ssh.PublicKeys(n.signers...)}, HostKeyAlgorithms: []string{algorithm},
+		HostKeyCallback: check,
 	})
 	if err != nil {
-		_ = conn.Close()
-		if mismatch {
-			return nil, errHostKey
-		}
-		return nil, err
+		return nil, errors.Join(err, conn.Close())
 	}
 	return ssh.NewClient(c, chans, reqs), nil
 }

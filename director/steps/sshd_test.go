@@ -56,6 +56,7 @@ func startNode(t *testing.T, seed hypervisor.Seed) realNode {
 	n.put(t, "etc/ssh/sshd_config", fmt.Sprintf(`ListenAddress 127.0.0.1:%s
 HostKey %[2]s/etc/ssh/ssh_host_ed25519_key
 AuthorizedKeysFile %[2]s/authorized_keys
+Include %[2]s/etc/ssh/sshd_config.d/20-kaas-host.conf
 PidFile %[2]s/sshd.pid
 SetEnv PATH=%[2]s/bin:/usr/bin:/bin
 UsePAM no
@@ -310,8 +311,8 @@ func (d dying) NextHostKey(ctx context.Context, m director.Machine, hostKey stri
 	return key, err
 }
 
-func (d dying) TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error {
-	return d.step(func() error { return d.sshNodes.TakeHostKey(ctx, m, hostKey) })
+func (d dying) TakeHostKey(ctx context.Context, m director.Machine, hostKey, certificate string) error {
+	return d.step(func() error { return d.sshNodes.TakeHostKey(ctx, m, hostKey, certificate) })
 }
 
 func (d dying) Script(ctx context.Context, m director.Machine, hostKey, script string) error {
@@ -361,6 +362,7 @@ func TestHostKeyIsRotated(t *testing.T) {
 			); director.KindOf(err) != director.KindConflict {
 				t.Errorf("the node still shows the key of its seed: %v", err)
 			}
+			n.wantCertificate(t, env, own)
 			if key, _, err := env.nodeKey(t.Context(), "m1"); key != own || err != nil {
 				t.Errorf("known_hosts gets %s: %v", key, err)
 			}
@@ -370,6 +372,56 @@ func TestHostKeyIsRotated(t *testing.T) {
 				t.Errorf("left on the node: %v", left)
 			}
 		})
+	}
+}
+
+// wantCertificate wants the node to show a certificate by which a director knows its host key that knows nothing but
+// the authority of the cluster. Programs that know the key alone still accept it.
+func (n realNode) wantCertificate(t *testing.T, env Env, own string) {
+	t.Helper()
+	m := localMachine("m1").Machine.Row()
+	certificate, err := n.as(env).HostCertificate(t.Context(), m)
+	if err != nil {
+		t.Fatal(err)
+	}
+	restored := env
+	restored.Secrets = vault{{"c1", SecretSSHAuthority}: env.Secrets.(vault)[[2]string{"c1", SecretSSHAuthority}]}
+	if err := restored.takeVouched(t.Context(), "c1", "m2", certificate); director.KindOf(err) != director.KindConflict {
+		t.Errorf("it is a certificate of another machine: %v", err)
+	}
+	if err := restored.takeVouched(t.Context(), "c1", "m1", certificate); err != nil {
+		t.Fatalf("the certificate %q: %v", certificate, err)
+	}
+	if key, err := restored.KnownHostKey(t.Context(), "m1"); err != nil || key.Public != own || key.Private != "" {
+		t.Errorf("a restored director learns %+v, the key is %s: %v", key, own, err)
+	}
+	if out, err := n.as(restored).CloudInit(t.Context(), m, own); err != nil || out == "" {
+		t.Errorf("it does not reach the node: %v", err)
+	}
+	n.put(t, "known_hosts", "["+m.Address+"]:"+n.port+" "+own+"\n", 0o600)
+	out, _ := exec.Command(
+		"ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "GlobalKnownHostsFile=none",
+		"-o", "UserKnownHostsFile="+filepath.Join(n.dir, "known_hosts"), "-o", "IdentityFile=none", "-o",
+		"IdentityAgent=none", "-p", n.port, "-l", n.user, m.Address, "true",
+	).CombinedOutput()
+	if !strings.Contains(string(out), "Permission denied") { // it is past the check of the host key
+		t.Errorf("ssh with the key in known_hosts says %s", out)
+	}
+}
+
+// A node without a certificate shows none. One that cannot be reached is told from it.
+func TestHostCertificateIsNoneOrUnknown(t *testing.T) {
+	t.Parallel()
+	env := sshEnv(t)
+	n := env.born(t, "c1", "m1")
+	m := localMachine("m1").Machine.Row()
+	if got, err := n.as(env).HostCertificate(t.Context(), m); got != "" || err != nil {
+		t.Errorf("a node shows before its first contact %q: %v", got, err)
+	}
+	away := n.as(env)
+	away.port = steadyPort(t)
+	if got, err := away.HostCertificate(t.Context(), m); got != "" || err == nil {
+		t.Errorf("what does not answer shows %q", got)
 	}
 }
 

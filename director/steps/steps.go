@@ -100,8 +100,13 @@ type Nodes interface {
 	FirstBoot(ctx context.Context, m director.Machine, hostKey string, again bool) (cloudinit.Report, error)
 	// NextHostKey has the machine make a second host key, and returns its public part. Another call returns the same.
 	NextHostKey(ctx context.Context, m director.Machine, hostKey string) (string, error)
-	// TakeHostKey has the machine show its next host key from now on. It may take a moment.
-	TakeHostKey(ctx context.Context, m director.Machine, hostKey string) error
+	// TakeHostKey has the machine show its next host key from now on, and its certificate unless that is "". It may
+	// take a moment.
+	TakeHostKey(ctx context.Context, m director.Machine, hostKey, certificate string) error
+	// HostCertificate returns the certificate of the host key with which what answers at the machine's address proves
+	// itself, as in authorized_keys; "" if it shows none. Who signed it is not checked. Any error means that the
+	// machine cannot be reached.
+	HostCertificate(ctx context.Context, m director.Machine) (string, error)
 }
 
 // API looks at a cluster through its Kubernetes API.

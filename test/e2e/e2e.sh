@@ -12,7 +12,7 @@
 #   e2e.sh outer      a master and a worker whose authorities come from an outer one, which ends; then from a step-ca
 #   e2e.sh consul     a cluster and a Consul that find each other: agents on the nodes, also over a rejoin and an upgrade, Services both ways, names,
 #                     and nothing left in the end
-#   e2e.sh restore    three masters (KAAS_E2E_MASTERS): the director is lost twice in one plan and restored from its bundles on other machines; all masters are destroyed,
+#   e2e.sh restore    three masters (KAAS_E2E_MASTERS): the director is lost four times in one plan and restored from its bundles on other machines; all masters are destroyed,
 #                     and the cluster is restored on new ones from a backup in a bucket
 #   e2e.sh kubeadm    a cluster, the same with kubeadm by hand on fresh nodes, and the first again: how long each took
 #

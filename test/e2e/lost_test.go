@@ -164,11 +164,14 @@ func (s *suite) plays(t *testing.T, id, step string) {
 	}
 }
 
-// losesItsDirector loses the director twice while it adds a worker. The first bundle is from before the first boot of
-// the worker's VM, and the second from the middle of the playbook that makes it a node. The cluster serves all the
-// time.
+// added is the worker that is added while the director is lost.
+const added = "demo-worker-2"
+
+// losesItsDirector loses the director four times while it adds a worker. The first three are restored from a bundle
+// from before the worker's VM: that boots, is registered as a node, or is one whose plan is done. The last is restored
+// from a bundle from the middle of the playbook that makes it a node. The cluster serves all the time.
 func (s *suite) losesItsDirector(t *testing.T) {
-	const worker, join = "demo-worker-2", "join/demo-worker-2"
+	const join = "join/" + added
 	s.needsBucket(t)
 	s.underService(t, func() {
 		s.ctl(t, "scale", "demo", "--pool", "worker=2", "--yes")
@@ -180,30 +183,22 @@ func (s *suite) losesItsDirector(t *testing.T) {
 		early := s.bundleDirector(t, "early")
 		t.Logf("VMs when the first bundle was made: %q", s.virsh(t, "list", "--all", "--name"))
 		s.ctl(t, "resume", id)
-		s.plays(t, id, join)
-		former := s.vm(t, "domid", worker)
+		s.reaches(t, id, "vm.boot/"+added)
+		booting := s.vm(t, "domid", added)
+		if remade := s.losesAndResumes(t, id, early, "machine-2", 9443); remade == booting {
+			t.Errorf("the director keeps a VM whose host key it cannot know: %s", booting)
+		}
+		s.adopts(t, id, early)
 
-		s.lose(t, early, "machine-2", 9443)
-		if v := s.plan(t, id); v.Status != "paused" {
-			t.Errorf("the plan is %s, and was paused", v.Status)
-		}
-		s.ctl(t, "resume", id)
-		s.plays(t, id, join)
-		if again := s.vm(t, "domid", worker); again == former {
-			t.Errorf("the director keeps a VM whose host key it cannot know: %s", again)
-		}
 		late := s.bundleDirector(t, "late")
-		before := s.plan(t, id)
-		s.await(t, 5*time.Minute, "it is a node", func() bool {
-			_, code := s.tryKubectl(t, "get", "node", worker)
-			return code == 0
-		})
-		latter := s.vm(t, "domid", worker)
-
-		s.lose(t, late, "machine-3", 8443)
+		before, latter := s.plan(t, id), s.vm(t, "domid", added)
+		if before.Status != "running" {
+			t.Errorf("the plan is %s before the end of %s", before.Status, join)
+		}
+		s.lose(t, late, "machine-5", 8443)
 		s.ctl(t, "follow", id)
 		s.wantDoneOnce(t, before, s.plan(t, id))
-		if again := s.vm(t, "domid", worker); again != latter {
+		if again := s.vm(t, "domid", added); again != latter {
 			t.Errorf("the VM %s of a node was made again: %s", latter, again)
 		}
 	})
@@ -214,8 +209,52 @@ func (s *suite) losesItsDirector(t *testing.T) {
 	}
 	s.ctl(t, "vms", "audit", "--exit-code")
 	s.workers = 1
-	s.timed(t, "scale", "demo", "--pool", "worker=1", "--remove", worker, "--yes", "--wait")
+	s.timed(t, "scale", "demo", "--pool", "worker=1", "--remove", added, "--yes", "--wait")
 	s.wantNodes(t, s.nodeNames()...)
+}
+
+// losesAndResumes loses the director, has the restored one continue its plan until the playbook runs that makes the
+// worker a node, and returns the VM that the worker has then.
+func (s *suite) losesAndResumes(t *testing.T, id, bundle, hostname string, port int) string {
+	t.Helper()
+	s.lose(t, bundle, hostname, port)
+	if v := s.plan(t, id); v.Status != "paused" {
+		t.Errorf("the plan is %s, and was paused", v.Status)
+	}
+	s.ctl(t, "resume", id)
+	s.plays(t, id, "join/"+added)
+	return s.vm(t, "domid", added)
+}
+
+// adopts loses the director when the worker is registered and the cluster has no record of its host key yet, and when
+// its plan is done. The second time the worker shows no certificate, as those of former versions, and the record
+// proves it. The plan continues by itself with the VM that is there, and its playbook runs in the end.
+func (s *suite) adopts(t *testing.T, id, bundle string) {
+	t.Helper()
+	record := func() string {
+		return s.kubectl(t, "get", "node", added, "-o",
+			`jsonpath={.metadata.annotations.director-kaas\.github\.io/ssh-host-key}`)
+	}
+	s.await(t, 5*time.Minute, "it is registered", func() bool {
+		_, code := s.tryKubectl(t, "get", "node", added)
+		return code == 0
+	})
+	if text := record(); text != "" {
+		t.Errorf("the cluster has its host key already: %s", text)
+	}
+	registered := s.vm(t, "domid", added)
+	if again := s.losesAndResumes(t, id, bundle, "machine-3", 8443); again != registered {
+		t.Errorf("the VM %s of a registered node was made again: %s", registered, again)
+	}
+
+	s.ctl(t, "follow", id)
+	if text := record(); !strings.HasPrefix(text, "ssh-ed25519-cert-v01@openssh.com ") {
+		t.Errorf("the cluster has the host key %q", text)
+	}
+	s.onNode(t, added, "rm /etc/ssh/sshd_config.d/20-kaas-host.conf && systemctl reload ssh")
+	if again := s.losesAndResumes(t, id, bundle, "machine-4", 9443); again != registered {
+		t.Errorf("the VM %s of a node was made again: %s", registered, again)
+	}
 }
 
 // wantDoneOnce wants the plan done, and what was done before to be left alone.

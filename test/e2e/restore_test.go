@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// TestRestore is the loss of the director, twice in one plan, and then of all masters: their VMs are destroyed behind
+// TestRestore is the loss of the director, four times in one plan, and then of all masters: their VMs are destroyed behind
 // the director's back, and the cluster is restored on new ones from a backup in a bucket. The workers and their pods
 // stay.
 func TestRestore(t *testing.T) {
@@ -24,7 +24,7 @@ func TestRestore(t *testing.T) {
 		{"starts", s.startsAndAsksForALogin},
 		{"creates the masters and a worker", s.createsACluster},
 		{"etcd is backed up", s.isBackedUp},
-		{"the director is lost twice in a plan and made again", s.losesItsDirector},
+		{"the director is lost four times in a plan and made again", s.losesItsDirector},
 		{"the director's own authority is changed over kills", s.changesItsOwnAuthority},
 		{"a drill restores the backup into a VM of its own", s.drills},
 		{"comes back after the loss of all masters", s.losesAllMasters},

@@ -1,9 +1,14 @@
 package cloudinit
 
+import "path"
+
 // Files of the guest's SSH host key.
 const (
-	hostKeyFile = "/etc/ssh/ssh_host_ed25519_key"
-	nextKeyFile = hostKeyFile + ".next"
+	hostKeyFile  = "/etc/ssh/ssh_host_ed25519_key"
+	nextKeyFile  = hostKeyFile + ".next"
+	hostCertFile = hostKeyFile + "-cert.pub"
+	// hostCertRule is apart from sshdFile, which a guest has from its first boot on.
+	hostCertRule = "/etc/ssh/sshd_config.d/20-kaas-host.conf"
 )
 
 // NextHostKeyScript lets the guest generate a secret host key in addition to the one that it was given, and print its
@@ -22,8 +27,26 @@ ssh-keygen -y -f "$next"
 `
 
 // TakeHostKeyScript has the guest prove itself with its next host key from now on, and forget the one that it was
-// given. It runs as root, any number of times. The connection that it runs over stays.
-const TakeHostKeyScript = `set -eu
+// given. With a certificate, which is of that next key and as in authorized_keys, the guest shows that too: it is in
+// its place before the key is. It runs as root, any number of times. The connection that it runs over stays.
+func TakeHostKeyScript(certificate string) string {
+	if certificate == "" {
+		return takeHostKey
+	}
+	return `set -eu
+put() {
+  printf '%s\n' "$2" >"$1.new"
+  chmod 0644 "$1.new"
+  sync "$1.new"
+  mv -f "$1.new" "$1"
+}
+mkdir -p ` + path.Dir(hostCertRule) + `
+put ` + hostCertFile + ` '` + certificate + `'
+put ` + hostCertRule + ` 'HostCertificate ` + hostCertFile + `'
+` + takeHostKey
+}
+
+const takeHostKey = `set -eu
 key=` + hostKeyFile + ` next=` + nextKeyFile + `
 if [ -s "$next" ]; then
   ssh-keygen -y -f "$next" >"$key.pub"
