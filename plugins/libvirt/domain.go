@@ -1,9 +1,11 @@
 package libvirt
 
 import (
+	"cmp"
+	"encoding/xml"
+
 	"github.com/google/uuid"
 	virt "libvirt.org/go/libvirt"
-	virtxml "libvirt.org/go/libvirtxml"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor"
@@ -111,27 +113,30 @@ func (d *domain) adapters() ([]hypervisor.Adapter, error) {
 	if err != nil {
 		return nil, err
 	}
-	var def virtxml.Domain
-	if err := def.Unmarshal(text); err != nil {
+	return adaptersOf(text)
+}
+
+// adaptersOf returns the adapters in the description of a domain. That of a domain that runs says of an adapter on a
+// network with a bridge of the host's that it is on the bridge, and of which network that is; libvirtxml reads the
+// bridge alone.
+func adaptersOf(domain string) ([]hypervisor.Adapter, error) {
+	var def struct {
+		Interfaces []struct {
+			MAC struct {
+				Address string `xml:"address,attr"`
+			} `xml:"mac"`
+			Source struct {
+				Network string `xml:"network,attr"`
+				Bridge  string `xml:"bridge,attr"`
+			} `xml:"source"`
+		} `xml:"devices>interface"`
+	}
+	if err := xml.Unmarshal([]byte(domain), &def); err != nil {
 		return nil, err
 	}
-	if def.Devices == nil {
-		return nil, nil
-	}
 	var nics []hypervisor.Adapter
-	for _, i := range def.Devices.Interfaces {
-		var n hypervisor.Adapter
-		if i.MAC != nil {
-			n.MAC = i.MAC.Address
-		}
-		switch s := i.Source; {
-		case s == nil:
-		case s.Network != nil:
-			n.Network = s.Network.Network
-		case s.Bridge != nil:
-			n.Network = s.Bridge.Bridge
-		}
-		nics = append(nics, n)
+	for _, i := range def.Interfaces {
+		nics = append(nics, hypervisor.Adapter{MAC: i.MAC.Address, Network: cmp.Or(i.Source.Network, i.Source.Bridge)})
 	}
 	return nics, nil
 }

@@ -341,25 +341,17 @@ func networkUsers(c *virt.Connect, name string) ([]string, error) {
 	}
 	var users []string
 	for i := range domains {
-		text, err := domains[i].GetXMLDesc(0)
+		called, err := domains[i].GetName()
+		var nics []hypervisor.Adapter
+		if err == nil {
+			nics, err = (&domain{Domain: &domains[i]}).adapters()
+		}
 		_ = domains[i].Free()
-		if is(err, virt.ERR_NO_DOMAIN) {
-			continue
-		}
-		if err != nil {
+		if err != nil && !is(err, virt.ERR_NO_DOMAIN) {
 			return nil, err
 		}
-		var def virtxml.Domain
-		if err := def.Unmarshal(text); err != nil {
-			return nil, err
-		}
-		if def.Devices == nil {
-			continue
-		}
-		for _, nic := range def.Devices.Interfaces {
-			if nic.Source != nil && nic.Source.Network != nil && nic.Source.Network.Network == name {
-				users = append(users, def.Name)
-			}
+		if slices.ContainsFunc(nics, func(n hypervisor.Adapter) bool { return n.Network == name }) {
+			users = append(users, called)
 		}
 	}
 	slices.Sort(users)
