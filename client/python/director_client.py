@@ -274,6 +274,11 @@ class Authority(_Authority, total=False):
     subject: str
 
 
+class AuthorityFollower(TypedDict):
+    follows: bool
+    name: str
+
+
 class AuthorityImport(TypedDict):
     certificate: str
 
@@ -835,7 +840,7 @@ class _DirectorAuthority(TypedDict):
 
 
 class DirectorAuthority(_DirectorAuthority, total=False):
-    directors: list[str]
+    directors: list[AuthorityFollower]
 
 
 class _DirectorAuthorityChange(TypedDict):

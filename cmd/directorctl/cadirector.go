@@ -160,7 +160,9 @@ func (a *providerCommands) printDirectorAuthority(v wire.DirectorAuthority) {
 		}
 	})
 	for _, d := range v.Directors {
-		say(a.out, "director %s has not taken this stage yet\n", plain(d))
+		if !d.Follows {
+			say(a.out, "director %s has not taken this stage yet\n", plain(d.Name))
+		}
 	}
 	for _, b := range v.Behind {
 		say(a.out, "%s of cluster %s: %s\n", b.Node, b.Cluster, plain(b.Why))

@@ -62,7 +62,7 @@ func ownAuthorityOf(s certificates.OwnState, err error) (*body[wire.DirectorAuth
 	}
 	out := wire.DirectorAuthority{
 		Stage: string(s.Stage), Trusted: s.PEM, Certificate: fingerprintOf(s.Certificate),
-		Authorities: []wire.TrustedAuthority{}, Behind: []wire.NodeBehind{}, Directors: s.Directors,
+		Authorities: []wire.TrustedAuthority{}, Behind: []wire.NodeBehind{},
 	}
 	for _, a := range s.Authorities {
 		out.Authorities = append(out.Authorities, wire.TrustedAuthority{
@@ -72,6 +72,9 @@ func ownAuthorityOf(s certificates.OwnState, err error) (*body[wire.DirectorAuth
 	}
 	for _, b := range s.Behind {
 		out.Behind = append(out.Behind, wire.NodeBehind{Cluster: b.Cluster, Node: b.Node, Why: b.Why})
+	}
+	for _, d := range s.Directors {
+		out.Directors = append(out.Directors, wire.AuthorityFollower(d))
 	}
 	return &body[wire.DirectorAuthority]{out}, nil
 }

@@ -40,8 +40,14 @@ type Common interface {
 	Save(ctx context.Context, former string, next pki.Succession) error
 	// Followed notes that this director has taken the revision.
 	Followed(ctx context.Context, revision string) error
-	// Behind names the living directors that have not.
-	Behind(ctx context.Context, revision string) ([]string, error)
+	// Followers returns the living directors, and which of them have.
+	Followers(ctx context.Context, revision string) ([]Follower, error)
+}
+
+// Follower is a director on the database, and whether it has taken the stage.
+type Follower struct {
+	Name    string
+	Follows bool
 }
 
 // OwnState is how far the change of the director's authority is.
@@ -52,8 +58,19 @@ type OwnState struct {
 	Certificate *x509.Certificate // of the director, which one of them has signed
 	// Behind are nodes that trust the former authority and not the next one, or do not say what they trust.
 	Behind []Behind
-	// Directors are those on this database that have not taken the stage yet.
-	Directors []string
+	// Directors are those on this database, once one of them has begun a change.
+	Directors []Follower
+}
+
+// Waiting names the directors that have not taken the stage yet.
+func (s OwnState) Waiting() []string {
+	var names []string
+	for _, d := range s.Directors {
+		if !d.Follows {
+			names = append(names, d.Name)
+		}
+	}
+	return names
 }
 
 // Behind is a node that may not trust the next authority.
@@ -66,15 +83,14 @@ func (o *OwnAuthority) State(ctx context.Context, look bool) (OwnState, error) {
 	if s.Authorities, err = o.Server.Authorities(); err != nil {
 		return s, err
 	}
-	if s.Directors, err = o.notFollowing(ctx); err != nil || !look || len(s.Authorities) < 2 {
+	if s.Directors, err = o.followers(ctx); err != nil || !look || len(s.Authorities) < 2 {
 		return s, err
 	}
 	s.Behind, err = o.behind(ctx, s.Authorities)
 	return s, err
 }
 
-// notFollowing names the directors that have not taken the stage yet.
-func (o *OwnAuthority) notFollowing(ctx context.Context) ([]string, error) {
+func (o *OwnAuthority) followers(ctx context.Context) ([]Follower, error) {
 	if o.Common == nil {
 		return nil, nil
 	}
@@ -82,7 +98,7 @@ func (o *OwnAuthority) notFollowing(ctx context.Context) ([]string, error) {
 	if err != nil || revision == "" {
 		return nil, err
 	}
-	return o.Common.Behind(ctx, revision)
+	return o.Common.Followers(ctx, revision)
 }
 
 // Follow takes what another director has made of the common authority, and says so. Call it every few seconds.
@@ -126,10 +142,10 @@ func (o *OwnAuthority) Change(ctx context.Context, to pki.Stage, force bool) (Ow
 	if now.Stage == to {
 		return now, nil
 	}
-	if len(now.Directors) > 0 {
+	if waiting := now.Waiting(); len(waiting) > 0 {
 		return now, director.Errorf(
 			director.KindConflict, op, "directors on this database have not followed yet: %s",
-			strings.Join(now.Directors, ", "),
+			strings.Join(waiting, ", "),
 		).WithHint(
 			"a director follows within seconds: try again. One of an older version does not: upgrade it, or stop it",
 		)

@@ -96,13 +96,11 @@ func (c of) Followed(_ context.Context, revision string) error {
 	return nil
 }
 
-func (c of) Behind(_ context.Context, revision string) (late []string, _ error) {
+func (c of) Followers(_ context.Context, revision string) (all []Follower, _ error) {
 	for name, took := range c.took {
-		if took != revision {
-			late = append(late, name)
-		}
+		all = append(all, Follower{name, took == revision})
 	}
-	return late, nil
+	return all, nil
 }
 
 // No stage begins before all directors on the database are in the one before it, and the one that is changed from is no
@@ -137,7 +135,7 @@ func TestDirectorsChangeTheirAuthorityTogether(t *testing.T) {
 	takes := []*OwnAuthority{first, second, first}
 	for i, to := range []pki.Stage{pki.StageTrust, pki.StageUse, pki.StageNone} {
 		leader, other := takes[i], []*OwnAuthority{second, first, second}[i]
-		if s, err := leader.Change(t.Context(), to, false); err != nil || s.Stage != to || len(s.Directors) != 1 {
+		if s, err := leader.Change(t.Context(), to, false); err != nil || s.Stage != to || len(s.Waiting()) != 1 {
 			t.Fatalf("%s: %+v, %v", to, s, err)
 		}
 		next := []pki.Stage{pki.StageUse, pki.StageNone, pki.StageTrust}[i]
@@ -148,7 +146,7 @@ func TestDirectorsChangeTheirAuthorityTogether(t *testing.T) {
 		if err := other.Follow(t.Context()); err != nil || other.Server.CA() != leader.Server.CA() {
 			t.Errorf("%s: a director does not follow: %v", to, err)
 		}
-		if s, err := other.State(t.Context(), true); err != nil || s.Stage != to || len(s.Directors) > 0 {
+		if s, err := other.State(t.Context(), true); err != nil || s.Stage != to || len(s.Directors) != 2 || len(s.Waiting()) > 0 {
 			t.Errorf("%s: the other director says %+v, %v", to, s, err)
 		}
 	}

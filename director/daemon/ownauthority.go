@@ -60,14 +60,14 @@ func (c commonAuthority) Followed(ctx context.Context, revision string) error {
 	return c.db.FollowAuthority(ctx, c.instance, revision)
 }
 
-// Behind implements certificates.Common.
-func (c commonAuthority) Behind(ctx context.Context, revision string) ([]string, error) {
-	late, err := c.db.NotFollowing(ctx, revision)
-	var names []string
-	for _, i := range late {
-		names = append(names, i.Host+" ("+i.ID+")")
+// Followers implements certificates.Common.
+func (c commonAuthority) Followers(ctx context.Context, revision string) ([]certificates.Follower, error) {
+	all, err := c.db.Followers(ctx, revision)
+	var out []certificates.Follower
+	for _, i := range all {
+		out = append(out, certificates.Follower{Name: i.Host + " (" + i.ID + ")", Follows: i.Follows})
 	}
-	return names, err
+	return out, err
 }
 
 // ownAuthority changes that of the director itself, and of all directors on its database.

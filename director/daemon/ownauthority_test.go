@@ -91,7 +91,7 @@ func TestDirectorsAuthorityIsChanged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.Stage == stage && len(s.Directors) == 0 {
+			if s.Stage == stage && len(s.Directors) == 2 && len(s.Waiting()) == 0 {
 				return
 			}
 			<-tick.C

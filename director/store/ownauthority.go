@@ -58,11 +58,17 @@ func (s *planStore) FollowAuthority(ctx context.Context, instance, revision stri
 	return dbError("store.follow_authority", "instance "+instance, err)
 }
 
-// NotFollowing returns the directors that give signs of life and have not taken the revision, by their hosts.
-func (s *planStore) NotFollowing(ctx context.Context, revision string) ([]Instance, error) {
-	var out []Instance
+// Follower is a director, and whether it has taken a revision of their authority.
+type Follower struct {
+	Instance `gorm:"embedded"`
+	Follows  bool
+}
+
+// Followers returns the directors that give signs of life, by their hosts, and which of them have taken the revision.
+func (s *planStore) Followers(ctx context.Context, revision string) ([]Follower, error) {
+	var out []Follower
 	err := s.read.WithContext(ctx).Raw(
-		"SELECT id, host FROM instances WHERE seen_at > 0 AND authority <> ? ORDER BY host, id", revision,
+		"SELECT id, host, authority = ? AS follows FROM instances WHERE seen_at > 0 ORDER BY host, id", revision,
 	).Scan(&out).Error
 	return out, dbError("store.instances", "instances", err)
 }

@@ -55,8 +55,9 @@ func TestOwnAuthority(t *testing.T) {
 		if err := s.Beat(ctx, "i1", "host-i1", now, now); err != nil { // a sign of life says nothing of it
 			t.Fatal(err)
 		}
-		late, err := s.NotFollowing(ctx, "r2")
-		if diff := cmp.Diff([]Instance{{"i2", "host-i2"}}, late); diff != "" || err != nil {
+		got, err := s.Followers(ctx, "r2")
+		want := []Follower{{Instance{"i1", "host-i1"}, true}, {Instance{"i2", "host-i2"}, false}}
+		if diff := cmp.Diff(want, got); diff != "" || err != nil {
 			t.Errorf("%v (-want +got):\n%s", err, diff)
 		}
 	})

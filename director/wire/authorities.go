@@ -35,12 +35,12 @@ type AuthorityImport struct {
 
 // DirectorAuthority is the authority that signs the director's own certificate, and how far the change of it is.
 type DirectorAuthority struct {
-	Stage       string             `json:"stage" enum:"none,trust,use" doc:"none: one authority; trust: the next one is trusted, too; use: the next one signs, and the former one is still trusted."`
-	Authorities []TrustedAuthority `json:"authorities" doc:"Those that clients are to trust, the newest last."`
-	Certificate string             `json:"certificate" doc:"Fingerprint of the certificate that they have signed for the director."`
-	Trusted     string             `json:"trusted" doc:"Their certificates, in PEM form."`
-	Behind      []NodeBehind       `json:"behind" doc:"Nodes that may not trust the next authority; empty if they were not asked."`
-	Directors   []string           `json:"directors,omitempty" doc:"Directors on the same database that have not taken the stage yet."`
+	Stage       string              `json:"stage" enum:"none,trust,use" doc:"none: one authority; trust: the next one is trusted, too; use: the next one signs, and the former one is still trusted."`
+	Authorities []TrustedAuthority  `json:"authorities" doc:"Those that clients are to trust, the newest last."`
+	Certificate string              `json:"certificate" doc:"Fingerprint of the certificate that they have signed for the director."`
+	Trusted     string              `json:"trusted" doc:"Their certificates, in PEM form."`
+	Behind      []NodeBehind        `json:"behind" doc:"Nodes that may not trust the next authority; empty if they were not asked."`
+	Directors   []AuthorityFollower `json:"directors,omitempty" doc:"Directors on the same database, once one of them has begun a change."`
 }
 
 // TrustedAuthority is one that clients of the director are to trust.
@@ -56,6 +56,12 @@ type NodeBehind struct {
 	Cluster string `json:"cluster"`
 	Node    string `json:"node"`
 	Why     string `json:"why"`
+}
+
+// AuthorityFollower is a director on the same database.
+type AuthorityFollower struct {
+	Name    string `json:"name" doc:"The host and the id of the director."`
+	Follows bool   `json:"follows" doc:"Whether it has taken the stage."`
 }
 
 // DirectorAuthorityChange brings the change of the director's authority to a stage.

@@ -1,4 +1,4 @@
-// Backups and certificates: a backup is read to its end, restored by a plan, and deleted.
+// Backups and certificates: a backup is read to its end, restored by a plan, and deleted; authorities are changed.
 import { accessible, expect, login, picture, test } from './fixtures'
 
 test.beforeAll(({ director }) => {
@@ -97,6 +97,7 @@ test('each authority and key of a cluster is changed by a plan', async ({ page, 
     ['cluster.ssh_authority', 'Exported inventories open no node after it.'],
     ['cluster.encryption_key', 'Secrets in etcd are encrypted again'],
     ['cluster.service_account_key', 'API servers restart one by one.'],
+    ['cluster.rotate_pull_password', 'with the authorities that the director has'],
   ] as const) {
     await page.goto('/clusters/small/certificates')
     await page.getByRole('button', { name: 'Change an authority or a key' }).click()
@@ -110,4 +111,44 @@ test('each authority and key of a cluster is changed by a plan', async ({ page, 
     expect(plans.items.find((p) => p.id === id)?.operation).toBe(value)
     director.ctl('discard', id)
   }
+})
+
+test("the director's own authority is changed in its stages", async ({ page, director }) => {
+  await login(page, director, '/certificates')
+  const card = page.locator('section').filter({ hasText: 'The authority of the director itself' }).last()
+  const table = card.getByRole('table', { name: 'Authorities of the director' })
+  const dialog = page.getByRole('dialog')
+  const command = dialog.getByLabel('The same with directorctl')
+  const stage = () => (JSON.parse(director.ctl('ca', 'director', '-o', 'json')) as { stage: string }).stage
+  await expect(card.getByText('no change')).toBeVisible()
+  await expect(card.getByRole('button', { name: 'Ask all nodes what they trust' })).toHaveCount(0)
+
+  await card.getByRole('button', { name: 'Begin a change' }).click()
+  await expect(command).toHaveValue('directorctl ca director trust')
+  await expect(dialog.getByRole('checkbox')).toHaveCount(0)
+  await dialog.getByRole('button', { name: 'Cancel' }).click()
+  expect(stage()).toBe('none')
+  await card.getByRole('button', { name: 'Begin a change' }).click()
+  await dialog.getByRole('button', { name: 'Begin a change' }).click()
+  await expect(card.getByText('both are trusted')).toBeVisible()
+  await expect(table.getByRole('row')).toHaveCount(3)
+  director.ctl('ca', 'pin') // as everyone does before the former one is gone
+  await card.getByRole('button', { name: 'Ask all nodes what they trust' }).click()
+  await expect(card.getByRole('status')).toContainText('No node lacks the next authority.')
+  await accessible(page)
+  await picture(page, 'director-authority')
+
+  await card.getByRole('button', { name: 'Use the next one' }).click()
+  await dialog.getByLabel('Leave nodes behind that do not trust the next authority').check()
+  await expect(command).toHaveValue('directorctl ca director use --force')
+  await accessible(page)
+  await dialog.getByRole('button', { name: 'Use the next one' }).click()
+  await expect(card.getByText('the next one signs')).toBeVisible()
+  expect(stage()).toBe('use')
+
+  await card.getByRole('button', { name: 'Drop the former one' }).click()
+  await dialog.getByRole('button', { name: 'Drop the former one' }).click()
+  await expect(card.getByText('no change')).toBeVisible()
+  await expect(table.getByRole('row')).toHaveCount(2)
+  expect(stage()).toBe('none')
 })

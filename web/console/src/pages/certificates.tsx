@@ -12,6 +12,7 @@ import { Time, useNow } from '../ui/time'
 import { useFilters } from '../ui/url'
 import { Authorities } from './authorities'
 import { day, endOf } from './certificateEnd'
+import { OwnAuthority } from './ownAuthority'
 import { Renew, Rotate } from './rotations'
 
 type Certificate = Schemas['SeenCertificate']
@@ -27,6 +28,7 @@ export default function Certificates() {
         <TextFilter filters={filters} name="cluster" label="Cluster" />
       </Certified>
       <Authorities />
+      <OwnAuthority />
     </Page>
   )
 }

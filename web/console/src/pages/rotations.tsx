@@ -77,6 +77,15 @@ const rotations: Rotation[] = [
       'While a Secret holds a token of the former key, the plan waits for a person, and names the Secret.',
     ],
   },
+  {
+    operation: 'cluster.rotate_pull_password',
+    command: 'pull-password',
+    title: 'Pull password',
+    about: [
+      "Another password for the director's registry. All nodes get it, with the authorities that the director has.",
+      'Nothing restarts.',
+    ],
+  },
 ]
 
 // Rotate has a change of an authority or a key planned.
