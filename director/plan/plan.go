@@ -150,8 +150,18 @@ type Content struct {
 	Warnings  []string        `json:"warnings,omitempty"`
 	Approvals []string        `json:"approvals,omitempty"` // what a person has to agree to before a start, one sentence each
 	Estimate  time.Duration   `json:"estimate"`            // along the longest path; not hashed
+	// Before is the document that was in force when the plan was made, of a plan that puts a document into force. It is
+	// nil for the first one of a cluster, and not hashed: what it means for the run is in the steps.
+	Before *Former `json:"before,omitempty"`
 	// DirectorVersion is the release of the director that made the plan. It is not hashed.
 	DirectorVersion string `json:"director_version,omitempty"`
+}
+
+// Former is the document of a cluster that was in force before a plan.
+type Former struct {
+	Generation int64             `json:"generation"`
+	Labels     map[string]string `json:"labels,omitempty"`
+	Spec       json.RawMessage   `json:"spec"`
 }
 
 // Window bounds how many groups of steps are open at once. A group is all steps of one node in the window; it is open
@@ -227,10 +237,10 @@ type Effect struct {
 }
 
 // HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes. Estimates
-// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended. So is
-// the director's version.
+// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended. So are
+// the director's version and the document before.
 func HashOf(c Content) string {
-	c.Estimate, c.DirectorVersion, c.Steps = 0, "", slices.Clone(c.Steps)
+	c.Estimate, c.DirectorVersion, c.Before, c.Steps = 0, "", nil, slices.Clone(c.Steps)
 	for i := range c.Steps {
 		c.Steps[i].Estimate = 0
 	}

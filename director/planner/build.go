@@ -79,6 +79,10 @@ func (d *builder) done() plan.Content {
 		}
 	}
 	d.Estimate = plan.CriticalPath(d.Steps)
+	records := func(s plan.Step) bool { return s.Kind == step.ClusterReady }
+	if in := d.w.Installed; in != nil && slices.ContainsFunc(d.Steps, records) {
+		d.Before = &plan.Former{Generation: in.Generation, Labels: in.Labels, Spec: encode(in.Cluster)}
+	}
 	return *d.Content
 }
 

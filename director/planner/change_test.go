@@ -305,6 +305,38 @@ func TestPlansOfARunningCluster(t *testing.T) {
 	}
 }
 
+// TestAPlanHasTheDocumentBefore looks at plans that put a document into force, and at one that does not. The document
+// before is no part of the hash.
+func TestAPlanHasTheDocumentBefore(t *testing.T) {
+	t.Parallel()
+	w := running(t, 1, 1, v)
+	w.Installed.Labels = map[string]string{"env": "test"}
+	want(&w, func(c *model.Cluster) { c.Workers[0].Count = 2 })
+	c, err := Apply(w, plan.Request{})
+	if err != nil || c.Before == nil {
+		t.Fatalf("%v, %v", c.Before, err)
+	}
+	var was model.Cluster
+	if err := json.Unmarshal(c.Before.Spec, &was); err != nil {
+		t.Fatal(err)
+	}
+	if c.Before.Generation != 1 || was.Workers[0].Count != 1 || c.Before.Labels["env"] != "test" {
+		t.Errorf("before: generation %d, %s, %v", c.Before.Generation, c.Before.Spec, c.Before.Labels)
+	}
+	without := c
+	without.Before = nil
+	if plan.HashOf(without) != plan.HashOf(c) {
+		t.Error("the document before is in the hash")
+	}
+	if b, err := Backup(w, plan.Request{Operation: plan.ClusterBackup}); err == nil && b.Before != nil {
+		t.Error("a backup puts no document into force")
+	}
+	first := demo(t)
+	if c, err = Create(first); err != nil || c.Before != nil {
+		t.Errorf("the first document of a cluster has %v before it: %v", c.Before, err)
+	}
+}
+
 // A master that is off does not stop the balancers of the others, and one that the plan brings back gets its own.
 func TestBalancersOfDeadMasters(t *testing.T) {
 	t.Parallel()

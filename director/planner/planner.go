@@ -99,6 +99,7 @@ type Bundle struct {
 type Installed struct {
 	Generation int64
 	Cluster    model.Cluster
+	Labels     map[string]string
 	Endpoint   string // host:port of the Kubernetes API
 }
 

@@ -303,7 +303,10 @@ func (s *Snapshot) readInstalled(ctx context.Context) error {
 	if runs.Director != nil {
 		runs, _ = planner.OfDirector(runs)
 	}
-	s.Installed = &planner.Installed{Generation: inst.Generation, Cluster: *runs.Cluster, Endpoint: inst.Endpoint}
+	s.Installed = &planner.Installed{
+		Generation: inst.Generation, Cluster: *runs.Cluster, Labels: inst.Document.Metadata.Labels,
+		Endpoint: inst.Endpoint,
+	}
 	return nil
 }
 
