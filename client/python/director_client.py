@@ -1028,6 +1028,21 @@ class Effect(_Effect, total=False):
     detail: str
 
 
+class EffectGroup(TypedDict):
+    names: list[str]
+    object: str
+    total: int
+    verb: str
+
+
+class EffectGroups(TypedDict):
+    items: list[EffectGroup]
+
+
+class End(TypedDict):
+    status: str
+
+
 class _Event(TypedDict):
     at: str
     kind: str
@@ -1408,6 +1423,11 @@ class KubeconfigRequest(TypedDict, total=False):
     ttl_seconds: int
 
 
+class LogEnd(TypedDict):
+    attempt: int
+    total: int
+
+
 class LogHit(TypedDict):
     line: int
     text: str
@@ -1425,7 +1445,7 @@ class LogHits(_LogHits, total=False):
 
 class LogLine(TypedDict):
     line: int
-    record: Any
+    record: LogRecord
 
 
 class LogLines(TypedDict):
@@ -1434,6 +1454,33 @@ class LogLines(TypedDict):
     items: list[LogLine]
     next: int
     total: int
+
+
+class LogRecord(TypedDict, total=False):
+    action: str
+    attempts: int
+    changed: bool
+    command: str
+    count: int
+    cut: list[str]
+    diff: str
+    host: str
+    ignored: bool
+    msg: str
+    n: int
+    path: str
+    play: str
+    playbook: str
+    rc: int
+    retries: int
+    role: str
+    seconds: float
+    status: str
+    stderr: str
+    stdout: str
+    task: str
+    time: str
+    type: str
 
 
 class Login(TypedDict):
@@ -1856,6 +1903,22 @@ class PlanComparison(TypedDict):
     same: bool
     steps_gone: list[PlanStep]
     steps_new: list[PlanStep]
+
+
+class _PlanDocument(TypedDict):
+    generation: int
+    kind: str
+    name: str
+    text: str
+
+
+class PlanDocument(_PlanDocument, total=False):
+    former: int
+    former_text: str
+
+
+class PlanDocuments(TypedDict):
+    items: list[PlanDocument]
 
 
 class _PlanDrain(TypedDict):
@@ -3161,6 +3224,24 @@ class Client:
             answer="json",
         )
 
+    def get_effects(
+        self,
+        id: str,
+        *,
+        verb: str | None = None,
+        object: str | None = None,
+        limit: int | None = None,
+    ) -> EffectGroups:
+        """Show what a plan does to the world.
+
+        Effects that do the same to the same kind of object are one group. Groups are in the order of the steps.
+        """
+        return self._request(
+            "GET", f"/plans/{_quote(id)}/effects",
+            query={"verb": verb, "object": object, "limit": limit},
+            answer="json",
+        )
+
     def get_image_job(self, id: str) -> ImageJob:
         """See how far the work on an image is.
 
@@ -3249,11 +3330,21 @@ class Client:
             answer="json",
         )
 
-    def get_plan(self, id: str, *, steps: bool | None = None) -> Plan:
+    def get_plan(self, id: str, *, steps: bool | None = None, machines: bool | None = None) -> Plan:
         """Get a plan with the state of its run."""
         return self._request(
             "GET", f"/plans/{_quote(id)}",
-            query={"steps": steps},
+            query={"steps": steps, "machines": machines},
+            answer="json",
+        )
+
+    def get_plan_documents(self, id: str) -> PlanDocuments:
+        """Show the document that a plan puts into force, and the one before it.
+
+        Both are as they were when the plan was made. Documents that a plan only reads are in its models.
+        """
+        return self._request(
+            "GET", f"/plans/{_quote(id)}/documents",
             answer="json",
         )
 
@@ -3871,28 +3962,34 @@ class Client:
         self,
         id: str,
         *,
+        step: list[str] | None = None,
         node: list[str] | None = None,
         group: list[str] | None = None,
         kind: list[str] | None = None,
         status: list[str] | None = None,
         q: str | None = None,
+        started: bool | None = None,
+        sort: str | None = None,
         continue_: str | None = None,
         fields: list[str] | None = None,
         limit: int | None = None,
     ) -> Steps:
         """List the steps of a plan with the state of each.
 
-        In the plan's order. A part of the list comes with the continue of the next one, also as a Link header. With
-        fields, items hold those fields alone.
+        In the plan's order, or in the order in which they started. A part of the list comes with the continue of the
+        next one, also as a Link header. With fields, items hold those fields alone.
         """
         return self._request(
             "GET", f"/plans/{_quote(id)}/steps",
             query={
+                "step": step,
                 "node": node,
                 "group": group,
                 "kind": kind,
                 "status": status,
                 "q": q,
+                "started": started,
+                "sort": sort,
                 "continue": continue_,
                 "fields": fields,
                 "limit": limit,

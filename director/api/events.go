@@ -45,7 +45,7 @@ type logInput struct {
 
 func (s *server) events(api huma.API) {
 	tags := []string{"Plans"}
-	operation(s, api, describe[wire.Events](api, huma.Operation{
+	operation(s, api, sends(describe[wire.Events](api, huma.Operation{
 		OperationID: "list-events", Method: http.MethodGet, Path: "/plans/{id}/events", Tags: tags,
 		Summary: "Follow what happens in a plan",
 		Description: "A stream sends each event with its number as id, and a last message of the type end when the " +
@@ -53,7 +53,9 @@ func (s *server) events(api huma.API) {
 			"taken up again with Last-Event-ID. Where events are not kept any more, a message of the type gap says " +
 			"which.",
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
-	}, typeEvents), director.ActRead, kindPlan,
+	}, typeEvents), map[string]*huma.Schema{
+		"event": schemaOf[wire.Event](api), "gap": schemaOf[wire.EventGap](api), "end": schemaOf[wire.End](api),
+	}), director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *eventsInput) (*anyOf, error) {
 			after := max(in.After, in.LastEvent)
 			if strings.Contains(in.Accept, typeEvents) {
@@ -70,7 +72,7 @@ func (s *server) events(api huma.API) {
 		Summary: "Read the log of a step",
 		Description: "Lines of JSON up to where the log ends now. To follow it, ask again with the offset increased " +
 			"by the bytes received.",
-		Errors: []int{http.StatusNotFound}, Responses: textResponse(typeLines, "Lines of JSON."),
+		Errors: []int{http.StatusNotFound}, Responses: linesResponse[wire.LogRecord](api),
 	}
 	operation(s, api, op, director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *logInput) (*anyOf, error) {

@@ -44,13 +44,16 @@ type searchLogInput struct {
 }
 
 func (s *planRoutes) logWindows(api huma.API) {
-	operation(s.server, api, describe[wire.LogLines](api, huma.Operation{
+	describeRecords(api)
+	operation(s.server, api, sends(describe[wire.LogLines](api, huma.Operation{
 		OperationID: "list-log-lines", Method: http.MethodGet, Path: "/plans/{id}/log/lines", Tags: []string{"Plans"},
 		Summary: "Read a window of the log of a step, or follow it from a line",
 		Description: "A stream sends each line as a message of the type line with its number as id, and a message " +
 			"of the type end when the attempt has ended. It can be taken up again with Last-Event-ID.",
 		Errors: []int{http.StatusNotFound, http.StatusTooManyRequests},
-	}, typeEvents), director.ActRead, kindPlan,
+	}, typeEvents), map[string]*huma.Schema{
+		"line": schemaOf[wire.LogLine](api), "end": schemaOf[wire.LogEnd](api),
+	}), director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *logLinesInput) (*anyOf, error) {
 			q := journal.LogQuery{Step: in.Step, Attempt: in.Attempt, From: in.From, Tail: in.Tail, Limit: in.Limit}
 			if in.LastEvent > 0 {

@@ -23,8 +23,9 @@ type planRef struct {
 }
 
 type getPlanInput struct {
-	ID    string `path:"id" maxLength:"64" doc:"Id of the plan."`
-	Steps bool   `query:"steps" default:"true" doc:"false leaves the steps out: a plan for 1,000 nodes has thousands."`
+	ID       string `path:"id" maxLength:"64" doc:"Id of the plan."`
+	Steps    bool   `query:"steps" default:"true" doc:"false leaves the steps out: a plan for 1,000 nodes has thousands."`
+	Machines bool   `query:"machines" default:"true" doc:"false leaves the machines out."`
 }
 
 type listPlansInput struct {
@@ -62,11 +63,15 @@ func (s *planRoutes) plans(api huma.API) {
 		if !in.Steps {
 			p.Steps = []wire.Step{}
 		}
+		if !in.Machines {
+			p.Machines = []wire.PlanMachine{}
+		}
 		return &body[wire.Plan]{p}, nil
 	})
 
 	s.drains(api, tags)
 	s.madeAgain(api, tags)
+	s.putDocuments(api)
 	type startInput struct {
 		ID   string `path:"id" maxLength:"64" doc:"Id of the plan."`
 		Body wire.PlanStart
@@ -148,6 +153,35 @@ func (s *planRoutes) madeAgain(api huma.API, tags []string) {
 		return &body[wire.PlanComparison]{
 			wire.ComparisonOf(in.ID, in.Older, plan.Compare(was.Plan, is.Plan)),
 		}, nil
+	})
+}
+
+// putDocuments registers what a person reads who wants to know what has changed in a document.
+func (s *planRoutes) putDocuments(api huma.API) {
+	operation(s.server, api, huma.Operation{
+		OperationID: "get-plan-documents", Method: http.MethodGet, Path: "/plans/{id}/documents", Tags: []string{"Plans"},
+		Summary: "Show the document that a plan puts into force, and the one before it",
+		Description: "Both are as they were when the plan was made. Documents that a plan only reads are in its " +
+			"models.",
+		Errors: []int{http.StatusNotFound},
+	}, director.ActRead, kindPlan, func(
+		ctx context.Context, _ director.Actor, in *planRef,
+	) (*body[wire.PlanDocuments], error) {
+		v, err := s.Journal.Plan(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		out := wire.PlanDocuments{Items: []wire.PlanDocument{}}
+		c, err := planning.DocumentChangeOf(v.Plan)
+		if err != nil || c == nil {
+			return &body[wire.PlanDocuments]{out}, err
+		}
+		d, err := wire.PlanDocumentOf(c.Is, c.Generation, c.Was, c.Former)
+		if err != nil {
+			return nil, err
+		}
+		out.Items = append(out.Items, d)
+		return &body[wire.PlanDocuments]{out}, nil
 	})
 }
 

@@ -16,14 +16,24 @@ import (
 
 type stepsInput struct {
 	ID       string   `path:"id" maxLength:"64" doc:"Id of the plan."`
+	Step     []string `query:"step" maxItems:"100" doc:"Only the steps with these ids, separated by commas."`
 	Node     []string `query:"node" maxItems:"100" doc:"Only steps of these nodes, separated by commas; - for those of the cluster."`
 	Group    []string `query:"group" maxItems:"50" doc:"Only steps of these groups of the plan's matrix, separated by commas."`
 	Kind     []string `query:"kind" maxItems:"50" doc:"Only steps of these kinds, separated by commas."`
 	Status   []string `query:"status" maxItems:"20" doc:"Only steps in one of these statuses, separated by commas."`
 	Text     string   `query:"q" maxLength:"200" doc:"Only steps whose id, title, message or node contains this, in any case."`
+	Started  bool     `query:"started" doc:"Only steps that have started."`
+	Sort     string   `query:"sort" enum:"place,started_at" default:"place" doc:"place is the plan's order. started_at is the order in which they started; what has not started comes first."`
 	Continue string   `query:"continue" maxLength:"1024" doc:"Continue where an answer with this continue ended. The filters must be the same."`
 	Fields   []string `query:"fields" maxItems:"50" doc:"Only these fields of each step, separated by commas."`
 	Limit    int      `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"At most so many."`
+}
+
+type effectsInput struct {
+	ID     string `path:"id" maxLength:"64" doc:"Id of the plan."`
+	Verb   string `query:"verb" maxLength:"50" doc:"Only effects with this verb."`
+	Object string `query:"object" maxLength:"50" doc:"Only effects on this kind of object."`
+	Limit  int    `query:"limit" minimum:"1" maximum:"1000" default:"12" doc:"At most so many names of each group."`
 }
 
 type matrixInput struct {
@@ -38,7 +48,7 @@ func (s *planRoutes) rollups(api huma.API) {
 	operation(s.server, api, listing[wire.Steps](api, huma.Operation{
 		OperationID: "list-steps", Path: "/plans/{id}/steps", Tags: []string{"Plans"},
 		Summary: "List the steps of a plan with the state of each", Errors: []int{http.StatusNotFound},
-		Description: "In the plan's order.",
+		Description: "In the plan's order, or in the order in which they started.",
 	}), director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *stepsInput) (*anyOf, error) {
 		return s.listSteps(ctx, api, in)
 	})
@@ -49,6 +59,23 @@ func (s *planRoutes) rollups(api huma.API) {
 			"group are for a node. Rollback steps that have nothing to undo are left out.",
 	}), director.ActRead, kindPlan, func(ctx context.Context, _ director.Actor, in *matrixInput) (*anyOf, error) {
 		return s.matrix(ctx, api, in)
+	})
+	operation(s.server, api, huma.Operation{
+		OperationID: "get-effects", Method: http.MethodGet, Path: "/plans/{id}/effects", Tags: []string{"Plans"},
+		Summary: "Show what a plan does to the world", Errors: []int{http.StatusNotFound},
+		Description: "Effects that do the same to the same kind of object are one group. Groups are in the order of " +
+			"the steps.",
+	}, director.ActRead, kindPlan, func(
+		ctx context.Context, _ director.Actor, in *effectsInput,
+	) (*body[wire.EffectGroups], error) {
+		v, err := s.Journal.Plan(ctx, in.ID)
+		if err != nil {
+			return nil, err
+		}
+		groups := slices.DeleteFunc(v.Plan.Effects(), func(g plan.EffectGroup) bool {
+			return in.Verb != "" && in.Verb != g.Verb || in.Object != "" && in.Object != g.Object
+		})
+		return &body[wire.EffectGroups]{wire.EffectGroups{Items: wire.EffectGroupsOf(groups, in.Limit)}}, nil
 	})
 }
 
@@ -83,7 +110,7 @@ func (s *planRoutes) listSteps(ctx context.Context, api huma.API, in *stepsInput
 	if err != nil {
 		return nil, err
 	}
-	filters := []any{in.ID, in.Node, in.Group, in.Kind, in.Status, in.Text}
+	filters := []any{in.ID, in.Step, in.Node, in.Group, in.Kind, in.Status, in.Text, in.Started, in.Sort}
 	page, err := ListInput{Continue: in.Continue}.page(in.Limit, byPlace, filters...)
 	if err != nil {
 		return nil, err
@@ -92,8 +119,16 @@ func (s *planRoutes) listSteps(ctx context.Context, api huma.API, in *stepsInput
 	if err != nil {
 		return nil, err
 	}
-	f := plan.StepFilter{Nodes: in.Node, Groups: in.Group, Kinds: in.Kind, Statuses: statuses, Text: in.Text}
+	f := plan.StepFilter{
+		IDs: in.Step, Nodes: in.Node, Groups: in.Group, Kinds: in.Kind, Statuses: statuses, Text: in.Text,
+		Started: in.Started,
+	}
 	at := f.Select(&v.Plan, &v.State)
+	if in.Sort == "started_at" {
+		slices.SortStableFunc(at, func(a, b int) int {
+			return plan.StateOf(&v.Plan, &v.State, a).StartedAt.Compare(plan.StateOf(&v.Plan, &v.State, b).StartedAt)
+		})
+	}
 	counts := map[string]int{}
 	for _, i := range at {
 		counts[string(plan.StateOf(&v.Plan, &v.State, i).Status)]++

@@ -27,7 +27,7 @@ type streamInput struct {
 }
 
 func (s *server) stream(api huma.API) {
-	operation(s, api, ofSome(describe[wire.Stream](api, huma.Operation{
+	operation(s, api, ofSome(sends(describe[wire.Stream](api, huma.Operation{
 		OperationID: "stream", Method: http.MethodGet, Path: "/events", Tags: []string{"Events"},
 		Summary: "Follow what happens on the director",
 		Description: "Who did what, and how plans and steps move, over all directors that share the database, in " +
@@ -36,7 +36,9 @@ func (s *server) stream(api huma.API) {
 			"an id of which not all that followed is " +
 			"kept gets a message of the type gap first, or the field gap, and then what there is.",
 		Errors: []int{http.StatusTooManyRequests},
-	}, typeEvents), ""), director.ActRead, kindPlan,
+	}, typeEvents), map[string]*huma.Schema{
+		"event": schemaOf[wire.StreamEvent](api), "gap": schemaOf[wire.StreamGap](api),
+	}), ""), director.ActRead, kindPlan,
 		func(ctx context.Context, actor director.Actor, in *streamInput) (*anyOf, error) {
 			q := director.StreamQuery{
 				After: max(in.After, in.LastEvent), Tail: in.Tail, Cluster: in.Cluster, Limit: in.Limit,

@@ -8,11 +8,13 @@ import (
 
 // StepFilter narrows the steps of a plan. What is empty does not narrow.
 type StepFilter struct {
+	IDs      []string
 	Nodes    []string // NoNode for the steps that concern the cluster
 	Groups   []string // classes of steps
 	Kinds    []string
 	Statuses []StepStatus
 	Text     string // in the id, title, message or node, in any case
+	Started  bool   // those that have not are left out
 }
 
 // NoNode is the name of the cluster where a node is named.
@@ -24,7 +26,9 @@ func (f StepFilter) fits(step *Step, st *StepState) bool {
 	if node == "" {
 		node = NoNode
 	}
-	if len(f.Nodes) > 0 && !slices.Contains(f.Nodes, node) ||
+	if len(f.IDs) > 0 && !slices.Contains(f.IDs, step.ID) ||
+		f.Started && st.StartedAt.IsZero() ||
+		len(f.Nodes) > 0 && !slices.Contains(f.Nodes, node) ||
 		len(f.Groups) > 0 && !slices.Contains(f.Groups, step.Class()) ||
 		len(f.Kinds) > 0 && !slices.Contains(f.Kinds, step.Kind) ||
 		len(f.Statuses) > 0 && !slices.Contains(f.Statuses, st.Status) {

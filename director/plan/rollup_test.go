@@ -82,6 +82,8 @@ func TestStepFilter(t *testing.T) {
 		"statuses":    {StepFilter{Statuses: []StepStatus{Failed, Pending}}, []int{3, 4}},
 		"a message":   {StepFilter{Text: "DOES NOT"}, []int{4}},
 		"a title":     {StepFilter{Text: "make network"}, []int{0}},
+		"ids":         {StepFilter{IDs: []string{"join/b", "vm.ensure/a"}}, []int{1, 4}},
+		"started":     {StepFilter{Started: true}, []int{0, 1, 2, 4, 5}},
 		"nothing":     {StepFilter{Text: "nothing"}, nil},
 	} {
 		if diff := cmp.Diff(c.want, c.f.Select(&p, &s)); diff != "" {

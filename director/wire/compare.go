@@ -1,6 +1,9 @@
 package wire
 
-import "github.com/director-kaas/kaas/director/plan"
+import (
+	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/plan"
+)
 
 // PlanComparison says how a plan differs from an older one of its cluster.
 type PlanComparison struct {
@@ -20,6 +23,37 @@ type PlanComparison struct {
 type PlanStep struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
+}
+
+// PlanDocuments are the documents that a plan puts into force.
+type PlanDocuments struct {
+	Items []PlanDocument `json:"items" nullable:"false" doc:"Empty for a plan that puts no document into force, such as one that makes a backup."`
+}
+
+// PlanDocument is a document that a plan puts into force, next to the one before it.
+type PlanDocument struct {
+	ModelRef
+	Text       string `json:"text" doc:"The document as YAML."`
+	Former     int64  `json:"former,omitempty" doc:"Generation that was in force when the plan was made. Absent for the first document of a cluster, and in plans of older directors."`
+	FormerText string `json:"former_text,omitempty" doc:"That document as YAML."`
+}
+
+// PlanDocumentOf converts a document, and the one before it unless that is nil.
+func PlanDocumentOf(is model.Document, generation int64, was *model.Document, former int64) (PlanDocument, error) {
+	text, err := model.Encode(is)
+	if err != nil {
+		return PlanDocument{}, err
+	}
+	out := PlanDocument{
+		ModelRef: ModelRef{Kind: string(is.Kind), Name: is.Metadata.Name, Generation: generation}, Text: string(text),
+	}
+	if was != nil {
+		if text, err = model.Encode(*was); err != nil {
+			return PlanDocument{}, err
+		}
+		out.Former, out.FormerText = former, string(text)
+	}
+	return out, nil
 }
 
 // ComparisonOf converts a comparison of the plan with an older one.

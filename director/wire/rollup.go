@@ -51,6 +51,30 @@ type MatrixCell struct {
 	FinishedAt *time.Time `json:"finished_at,omitempty" doc:"Absent unless all have finished."`
 }
 
+// EffectGroups is what a plan does to the world.
+type EffectGroups struct {
+	Items []EffectGroup `json:"items" nullable:"false" doc:"In the order of the plan's steps."`
+}
+
+// EffectGroup is the effects that do the same to the same kind of object.
+type EffectGroup struct {
+	Verb   string   `json:"verb" doc:"create, change, delete, keep, restart, evict or fence."`
+	Object string   `json:"object" doc:"vm, network, volume, image, file, api, registry or address."`
+	Total  int      `json:"total" doc:"How many there are."`
+	Names  []string `json:"names" nullable:"false" doc:"The first of them, each with its detail in parentheses."`
+}
+
+// EffectGroupsOf converts groups of effects with at most so many names of each.
+func EffectGroupsOf(groups []plan.EffectGroup, most int) []EffectGroup {
+	out := make([]EffectGroup, len(groups))
+	for i, g := range groups {
+		out[i] = EffectGroup{
+			Verb: g.Verb, Object: g.Object, Total: len(g.Names), Names: texts(g.Names[:min(most, len(g.Names))]),
+		}
+	}
+	return out
+}
+
 // StepsOf converts the steps at the places.
 func StepsOf(p plan.Plan, s plan.State, at []int) []Step {
 	out := make([]Step, len(at))
