@@ -66,6 +66,24 @@ async function drawn(page: Page, what: string, wanted: string, count: number, ac
   say(`${what}: ${ms.toFixed(0)} ms`)
 }
 
+// weighed says what the director's API sends to the page during the act, and in how many answers.
+async function weighed(page: Page, what: string, act: () => Promise<unknown>): Promise<void> {
+  const session = await page.context().newCDPSession(page)
+  const asked = new Set<string>()
+  const sizes: number[] = []
+  session.on('Network.requestWillBeSent', (e) => {
+    if (e.request.url.includes('/api/v1/') && e.type !== 'EventSource') asked.add(e.requestId)
+  })
+  session.on('Network.loadingFinished', (e) => {
+    if (asked.has(e.requestId)) sizes.push(e.encodedDataLength)
+  })
+  await session.send('Network.enable')
+  await act()
+  const sum = sizes.reduce((a, b) => a + b, 0)
+  say(`${what}: ${(sum / 1024).toFixed(0)} KiB in ${sizes.length} answers of the API`)
+  await session.detach()
+}
+
 const fleetName = (i: number) => (i === 0 ? 'large' : `large-${i}`)
 
 function planOf(director: Director, cluster: string): { id: string; steps_total: number } {
@@ -104,12 +122,16 @@ test('a plan of 1,000 nodes', async ({ page, director }) => {
   const made = planOf(director, 'large')
   expect(made.steps_total).toBeGreaterThan(4000)
   await login(page, director)
-  await took(`a plan of ${made.steps_total} steps, from the link to its effects`, async () => {
-    await page.goto(`/plans/${made.id}`)
-    await expect(page.getByLabel('Effects')).toContainText('large-worker-1')
-  })
-  await drawn(page, 'its nodes and phases', '.matrix tbody tr', 100, () =>
-    page.getByRole('main').getByRole('link', { name: 'Nodes', exact: true }).click(),
+  await weighed(page, `a plan of ${made.steps_total} steps`, () =>
+    took(`a plan of ${made.steps_total} steps, from the link to its effects`, async () => {
+      await page.goto(`/plans/${made.id}`)
+      await expect(page.getByLabel('Effects')).toContainText('large-worker-1')
+    }),
+  )
+  await weighed(page, 'its nodes and phases', () =>
+    drawn(page, 'its nodes and phases', '.matrix tbody tr', 100, () =>
+      page.getByRole('main').getByRole('link', { name: 'Nodes', exact: true }).click(),
+    ),
   )
   await drawn(page, 'a filter of its nodes', '.matrix tbody tr', 1, () =>
     page.getByLabel('Node', { exact: true }).fill('worker-999'),

@@ -107,3 +107,26 @@ test('a plan that the world has left behind is made again, and compared', async 
   await page.getByRole('button', { name: 'Start', exact: true }).click()
   await expect(page.getByRole('form', { name: 'Agree to the plan' })).toBeHidden()
 })
+
+test('a plan shows what it changes in the document', async ({ page, director }) => {
+  const plan = () => JSON.parse(director.ctl('plan', 'rewritten', '-o', 'json')) as { id: string }
+  director.apply(clusterOf('rewritten'))
+  const first = plan()
+  director.ctl('start', first.id, '--wait', '--yes')
+  director.apply(clusterOf('rewritten', { workers: 2 }))
+  const second = plan()
+  await login(page, director, `/plans/${first.id}/documents`)
+  await expect(page.getByText('All of it is new')).toBeVisible()
+  await page.goto(`/plans/${second.id}/documents`)
+  const both = page.getByRole('table', { name: 'In force, generation 1, and This plan, generation 2' })
+  await expect(both.locator('.minus')).toHaveText(/count: 1/)
+  await expect(both.locator('.plus')).toHaveText(/count: 2/)
+  await picture(page, 'documents')
+  await accessible(page)
+  await page.setViewportSize({ width: 320, height: 640 })
+  await expect.poll(() => page.evaluate(() => document.documentElement.scrollWidth)).toBeLessThanOrEqual(320)
+  // The plan keeps what was in force when it was made: after its end that is another document.
+  director.ctl('start', second.id, '--wait', '--yes')
+  await page.reload()
+  await expect(both.locator('.plus')).toHaveText(/count: 2/)
+})

@@ -25,6 +25,9 @@ const key = (path: string, named?: Record<string, string>) => ['get', path, { pa
 test.each([
   ['the plan itself', event('Plan', 'p1', 'c1'), key('/plans/{id}', { id: 'p1' }), true],
   ['another plan', event('Plan', 'p1', 'c1'), key('/plans/{id}', { id: 'p2' }), false],
+  ['the steps of a plan', event('Plan', 'p1', 'c1'), key('/plans/{id}/steps', { id: 'p1' }), true],
+  ['the steps of another plan', event('Plan', 'p1', 'c1'), key('/plans/{id}/steps', { id: 'p2' }), false],
+  ['the rows of a plan', event('Plan', 'p1', 'c1'), key('/plans/{id}/matrix', { id: 'p1' }), true],
   ['the list of plans', event('Plan', 'p1', 'c1'), key('/plans'), true],
   ['the cluster of a plan', event('Plan', 'p1', 'c1'), key('/clusters/{name}', { name: 'c1' }), true],
   ['another cluster', event('Plan', 'p1', 'c1'), key('/clusters/{name}/nodes', { name: 'c2' }), false],

@@ -15,7 +15,16 @@ const ofClusters = [
   '/documents/{kind}/{name}',
 ]
 const affected: Record<string, string[]> = {
-  Plan: [...ofClusters, '/plans/{id}', '/campaigns', '/campaigns/{id}', '/hook-deliveries', '/waits'],
+  Plan: [
+    ...ofClusters,
+    '/plans/{id}',
+    '/plans/{id}/steps',
+    '/plans/{id}/matrix',
+    '/campaigns',
+    '/campaigns/{id}',
+    '/hook-deliveries',
+    '/waits',
+  ],
   Campaign: ['/campaigns', '/campaigns/{id}'],
   Cluster: ofClusters,
   Node: ['/nodes', '/summary', '/clusters/{name}/nodes', '/clusters/{name}/health'],
@@ -33,7 +42,7 @@ export function touches(event: StreamEvent, key: readonly unknown[]): boolean {
   const [, path, init] = key as [string, string, Init | undefined]
   if (!(affected[event.kind] ?? documents).includes(path)) return false
   const named = init?.params?.path
-  if (path === '/plans/{id}') return named?.id === event.name
+  if (path.startsWith('/plans/{id}')) return named?.id === event.name
   if (path === '/campaigns/{id}') return event.kind !== 'Campaign' || named?.id === event.name
   if (path.startsWith('/clusters/{name}')) return named?.name === (event.cluster ?? event.name)
   return true

@@ -4,6 +4,7 @@ import { useState, type FormEvent } from 'react'
 import { useNavigate } from 'react-router'
 import { api, client, list } from '../api/client'
 import { must } from '../api/must'
+import { headOf, planQuery } from '../plan/asked'
 import { verbsOf, type Plan, type Step, type Verb } from '../plan/plan'
 import { useMe } from '../app/me'
 import { Alert } from '../ui/alert'
@@ -13,13 +14,13 @@ import { Answer } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { Actions } from '../ui/actions'
 
-const affected = ['/plans', '/clusters', '/waits', '/summary']
+const affected = ['/plans', '/plans/{id}/steps', '/plans/{id}/matrix', '/clusters', '/waits', '/summary']
 
 // usePut shows the plan that an action answered with at once.
 function usePut(): (plan: Plan) => void {
   const queries = useQueryClient()
   return (plan) => {
-    queries.setQueryData(api.queryOptions('get', '/plans/{id}', { params: { path: { id: plan.id } } }).queryKey, plan)
+    queries.setQueryData(planQuery(plan.id).queryKey, headOf(plan))
     void queries.invalidateQueries({ predicate: (q) => affected.includes(String(q.queryKey[1])) })
   }
 }

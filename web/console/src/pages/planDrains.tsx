@@ -1,23 +1,23 @@
 import { Card, CardBody, CardTitle, Content } from '@patternfly/react-core'
-import { api, list } from '../api/client'
+import { api } from '../api/client'
 import { rehearsed } from '../nodes/nodes'
+import { usePlanEffects } from '../plan/asked'
 import type { Plan } from '../plan/plan'
 import { Alert } from '../ui/alert'
 import { Answer } from '../ui/page'
 import { Time } from '../ui/time'
 import { Rehearsal } from './rehearsals'
 
-const drains = (plan: Plan) => list(plan.steps).some((s) => list(s.effects).some((e) => e.verb === 'evict'))
-
 // PlanDrains asks the cluster what the drains of a plan would do, before a person agrees to it.
 export function PlanDrains({ plan }: { plan: Plan }) {
+  const drains = usePlanEffects(plan.id).data?.items.some((g) => g.verb === 'evict') ?? false
   const asked = api.useQuery(
     'get',
     '/plans/{id}/drains',
     { params: { path: { id: plan.id } } },
-    { enabled: drains(plan), staleTime: 30_000, retry: 0, refetchInterval: false, refetchOnWindowFocus: false },
+    { enabled: drains, staleTime: 30_000, retry: 0, refetchInterval: false, refetchOnWindowFocus: false },
   )
-  if (!drains(plan)) return null
+  if (!drains) return null
   return (
     <Card component="section">
       <CardTitle component="h2">Pods that its drains move</CardTitle>

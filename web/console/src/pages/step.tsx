@@ -1,6 +1,6 @@
 import { Card, CardBody, CardTitle, FormSelect, FormSelectOption } from '@patternfly/react-core'
 import { useParams } from 'react-router'
-import { api, list } from '../api/client'
+import { list } from '../api/client'
 import { acts, useMe } from '../app/me'
 import { Log } from '../logs/view'
 import { Command, quoted } from '../ui/command'
@@ -8,6 +8,7 @@ import { Answer, Facts, Nothing, Page } from '../ui/page'
 import { Status } from '../ui/status'
 import { duration, Time } from '../ui/time'
 import { useFilters } from '../ui/url'
+import { usePlanHead, useSteps } from '../plan/asked'
 import type { Plan, Step } from '../plan/plan'
 import { StepActions } from './planActions'
 import { Alert } from '../ui/alert'
@@ -15,24 +16,28 @@ import { Alert } from '../ui/alert'
 // StepPage explains one step, and opens its log at the line that failed.
 export default function StepPage() {
   const { id = '', step: name = '' } = useParams()
-  const asked = api.useQuery('get', '/plans/{id}', { params: { path: { id } } })
+  const asked = usePlanHead(id)
+  const steps = useSteps(id, { step: [name], limit: 1 })
   return (
     <Answer of={asked}>
-      {(plan) => {
-        const step = list(plan.steps).find((s) => s.id === name)
-        const above = [
-          { to: '/plans', text: 'Plans' },
-          { to: `/plans/${plan.id}`, text: plan.summary || plan.operation },
-          { to: `/plans/${plan.id}/steps`, text: 'Steps' },
-        ]
-        if (!step)
-          return (
-            <Page title="There is no such step" above={above}>
-              <Nothing title={`The plan has no step ${name}.`} />
-            </Page>
-          )
-        return <OneStep plan={plan} step={step} above={above} />
-      }}
+      {(plan) => (
+        <Answer of={steps}>
+          {({ items: [step] }) => {
+            const above = [
+              { to: '/plans', text: 'Plans' },
+              { to: `/plans/${plan.id}`, text: plan.summary || plan.operation },
+              { to: `/plans/${plan.id}/steps`, text: 'Steps' },
+            ]
+            if (!step)
+              return (
+                <Page title="There is no such step" above={above}>
+                  <Nothing title={`The plan has no step ${name}.`} />
+                </Page>
+              )
+            return <OneStep plan={plan} step={step} above={above} />
+          }}
+        </Answer>
+      )}
     </Answer>
   )
 }

@@ -4,6 +4,7 @@ import { useQuery } from '@tanstack/react-query'
 import { client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { yaml } from '../api/yaml'
+import { effectsOf } from '../plan/plan'
 import { Alert } from '../ui/alert'
 import { Td, Tr } from '../ui/cells'
 import { ProblemAlert } from '../ui/problem'
@@ -71,7 +72,7 @@ function Would({ of }: { of: Schemas['PreviewPlan'] }) {
                     `It has ${of.steps} steps, and takes about ${duration(of.estimate_seconds)}.`,
                   ].join(' ')}
             </Content>
-            {of.steps > 0 && <Effects of={of.effects} />}
+            {of.steps > 0 && <Effects of={effectsOf(of.effects)} />}
             {of.effects_total > of.effects.length && (
               <Content component="p">and {of.effects_total - of.effects.length} more</Content>
             )}

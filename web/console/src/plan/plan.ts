@@ -1,6 +1,5 @@
 // What the page of a plan shows, computed from the plan alone.
 import type { Schemas } from '../api/client'
-import { gravity } from '../ui/status'
 
 export type Plan = Schemas['Plan']
 export type Step = Schemas['Step']
@@ -33,24 +32,26 @@ export const ended = (status: string) => ['done', 'undone', 'discarded'].include
 // The verbs of effects, what is lost first.
 const effectOrder = ['delete', 'fence', 'evict', 'restart', 'change', 'create', 'keep']
 
-export interface EffectGroup {
-  verb: string
-  object: string
-  names: string[] // with their detail, in the order of the steps
-}
+// The names of a group have their details, and are in the order of the steps. There may be more than these.
+export type EffectGroup = Schemas['EffectGroup']
 
-// effectsOf gathers effects by what they do to what. Deletions come first.
+// effectsOf gathers effects by what they do to what.
 export function effectsOf(effects: Schemas['Effect'][]): EffectGroup[] {
   const groups = new Map<string, EffectGroup>()
   for (const e of effects) {
     const key = `${e.verb} ${e.object}`
     let g = groups.get(key)
-    if (!g) groups.set(key, (g = { verb: e.verb, object: e.object, names: [] }))
+    if (!g) groups.set(key, (g = { verb: e.verb, object: e.object, total: 0, names: [] }))
     const name = e.detail ? `${e.name} (${e.detail})` : e.name
-    if (!g.names.includes(name)) g.names.push(name)
+    if (!g.names.includes(name)) g.total = g.names.push(name)
   }
+  return [...groups.values()]
+}
+
+// lossFirst puts what is lost before the rest.
+export function lossFirst(groups: EffectGroup[]): EffectGroup[] {
   const rank = (g: EffectGroup) => effectOrder.indexOf(g.verb) // what is not known may be a loss: it comes first
-  return [...groups.values()].sort((a, b) => rank(a) - rank(b) || a.object.localeCompare(b.object))
+  return groups.toSorted((a, b) => rank(a) - rank(b) || a.object.localeCompare(b.object))
 }
 
 const things: Record<string, [one: string, many: string]> = {
@@ -66,68 +67,15 @@ export function counted(n: number, object: string): string {
   return `${n} ${n === 1 ? one : many}`
 }
 
-export interface Cell {
-  status: string // of the step that needs a person most
-  step: string // its id
-  done: number
-  total: number
+export const stepPath = (plan: string, step: string) => `/plans/${plan}/steps/${encodeURIComponent(step)}`
+
+// phaseOf is the kind or the group of a step in words: "vm.ensure" is the phase "vm ensure".
+export function phaseOf(kind: string): string {
+  return kind.replaceAll('.', ' ').replaceAll('_', ' ')
 }
 
-export interface Matrix {
-  phases: string[]
-  rows: { node: string; cells: (Cell | undefined)[] }[]
-}
-
-const finished = new Set(['done', 'skipped', 'undone'])
-
-// phaseOf is the kind of a step without the room that it is of: "vm.ensure" is of the phase "vm ensure".
-export function phaseOf(step: Step): string {
-  return step.kind.replaceAll('.', ' ').replaceAll('_', ' ')
-}
-
-// The row of steps that concern the cluster as a whole.
-export const wholeCluster = 'cluster'
-
-// matrixOf arranges the steps by node and phase, both in the order in which they first occur. Steps that only run to
-// undo others are left out while nothing has failed.
-export function matrixOf(steps: Step[]): Matrix {
-  const phases: string[] = []
-  const at = new Map<string, number>()
-  const rows = new Map<string, (Cell | undefined)[]>()
-  for (const s of steps) {
-    if (s.undoes?.length && s.status === 'pending') continue
-    const phase = phaseOf(s)
-    let column = at.get(phase)
-    if (column === undefined) {
-      column = phases.push(phase) - 1
-      at.set(phase, column)
-    }
-    const node = s.node ?? wholeCluster
-    let row = rows.get(node)
-    if (!row) rows.set(node, (row = []))
-    const end = finished.has(s.status) ? 1 : 0
-    const cell = row[column]
-    if (!cell) row[column] = { status: s.status, step: s.id, done: end, total: 1 }
-    else {
-      cell.total++
-      cell.done += end
-      if (worse(s.status, cell.status)) Object.assign(cell, { status: s.status, step: s.id })
-    }
-  }
-  return { phases, rows: [...rows].map(([node, cells]) => ({ node, cells })) }
-}
-
-// worse reports whether the first status says more about a cell. Of what has not begun and what is done, the first
-// does.
-function worse(a: string, b: string): boolean {
-  const rank = (s: string) => (s === 'pending' ? gravity('waiting') - 0.5 : gravity(s))
-  return rank(a) > rank(b)
-}
-
-// troubled are the steps that failed or wait for a person, the first of them first.
-export function troubled(steps: Step[]): Step[] {
-  return steps.filter((s) => ['failed', 'parked', 'stuck'].includes(s.status))
-}
+// The statuses of steps that failed or wait for a person.
+export const troubled = ['failed', 'parked', 'stuck']
 
 // share is how much of the plan is done, in per cent.
 export function share(plan: Pick<Plan, 'steps_done' | 'steps_total'>): number {

@@ -117,21 +117,3 @@ export const Status = memo(function Status({ of, word }: { of: string; word?: st
     </span>
   )
 })
-
-// gravity orders the statuses of steps: what a person must see first has the most.
-export function gravity(status: string): number {
-  const order = [
-    'pending',
-    'done',
-    'skipped',
-    'undone',
-    'waiting',
-    'undo_due',
-    'undoing',
-    'running',
-    'parked',
-    'failed',
-    'stuck',
-  ]
-  return order.indexOf(status)
-}

@@ -1,0 +1,100 @@
+import { memo } from 'react'
+import { keepPreviousData } from '@tanstack/react-query'
+import { api, list, type Schemas } from '../api/client'
+import { phaseOf, stepPath } from '../plan/plan'
+import { FilterBar, Pages, TextFilter } from '../ui/filters'
+import { Answer, Nothing } from '../ui/page'
+import { RowLink } from '../ui/rowLink'
+import { Status } from '../ui/status'
+import { useFilters } from '../ui/url'
+
+// PlanMatrix shows how far each phase of a plan is for each node.
+export function PlanMatrix({ plan }: { plan: string }) {
+  const filters = useFilters()
+  const asked = api.useQuery(
+    'get',
+    '/plans/{id}/matrix',
+    {
+      params: {
+        path: { id: plan },
+        query: {
+          q: filters.get('node') || undefined,
+          continue: filters.get('continue') || undefined,
+          limit: 100,
+        },
+      },
+    },
+    { placeholderData: keepPreviousData }, // the rows of before stay until those of the new filter are there
+  )
+  return (
+    <>
+      <FilterBar>
+        <TextFilter filters={filters} name="node" label="Node" />
+      </FilterBar>
+      <Answer of={asked}>
+        {(matrix) => (
+          <>
+            {list(matrix.rows).length === 0 ? (
+              <Nothing title="No node is like this." />
+            ) : (
+              <div className="wide" tabIndex={0} role="region" aria-label="Nodes and phases">
+                <table className="matrix">
+                  <thead>
+                    <tr>
+                      <th scope="col">node</th>
+                      {matrix.groups.map((g) => (
+                        <th key={g.name} scope="col">
+                          {phaseOf(g.name)}
+                        </th>
+                      ))}
+                    </tr>
+                  </thead>
+                  <tbody>
+                    {matrix.rows.map((r) => (
+                      <MatrixRow key={r.node ?? ''} plan={plan} groups={matrix.groups} of={r} />
+                    ))}
+                  </tbody>
+                </table>
+              </div>
+            )}
+            <Pages filters={filters} next={matrix.continue} />
+          </>
+        )}
+      </Answer>
+    </>
+  )
+}
+
+interface MatrixRowProps {
+  plan: string
+  groups: Schemas['StepGroup'][]
+  of: Schemas['MatrixRow']
+}
+
+// MatrixRow is drawn again only when its steps have changed.
+const MatrixRow = memo(
+  function MatrixRow({ plan, groups, of: row }: MatrixRowProps) {
+    const cells = new Map(row.cells.map((c) => [c.group, c]))
+    return (
+      <tr>
+        <th scope="row">{row.node ?? 'the cluster'}</th>
+        {groups.map((g, i) => {
+          const c = cells.get(i)
+          return (
+            <td key={g.name}>
+              {c && (
+                <RowLink
+                  to={stepPath(plan, c.step)}
+                  aria-label={`${row.node ?? 'the cluster'}, ${phaseOf(g.name)}: ${c.status}`}
+                >
+                  <Status of={c.status} word={c.steps > 1 ? `${c.done}/${c.steps}` : c.status} />
+                </RowLink>
+              )}
+            </td>
+          )
+        })}
+      </tr>
+    )
+  },
+  (a, b) => a.plan === b.plan && a.of === b.of && a.groups.length === b.groups.length,
+)
