@@ -25,13 +25,13 @@ import {
 } from '@patternfly/react-core'
 import { BarsIcon, MoonIcon, SearchIcon, SunIcon, UserIcon } from '@patternfly/react-icons'
 import { Button } from '@patternfly/react-core'
-import { memo, useCallback, useState } from 'react'
+import { memo, useCallback, useMemo, useState } from 'react'
 import { Link, Outlet, useLocation, useNavigate } from 'react-router'
 import { client } from '../api/client'
 import { useAhead } from '../api/clock'
 import { useLiveness } from '../api/stream'
 import { Alert } from '../ui/alert'
-import { GoContext } from '../ui/rowLink'
+import { GoContext, RowLink } from '../ui/rowLink'
 import { duration } from '../ui/time'
 import { useMe } from './me'
 import { Palette, usePalette } from './palette'
@@ -45,20 +45,20 @@ export const Shell = memo(function Shell() {
   const navigate = useNavigate()
   const go = useCallback((path: string) => void navigate(path), [navigate])
   return (
-    <Page
-      className="shell"
-      isManagedSidebar
-      mainContainerId="main"
-      masthead={<Head onSearch={palette.open} />}
-      sidebar={<Side />}
-      skipToContent={<SkipToContent href="#main">Skip to the page</SkipToContent>}
-    >
-      <Clock />
-      <GoContext value={go}>
+    <GoContext value={go}>
+      <Page
+        className="shell"
+        isManagedSidebar
+        mainContainerId="main"
+        masthead={<Head onSearch={palette.open} />}
+        sidebar={<Side />}
+        skipToContent={<SkipToContent href="#main">Skip to the page</SkipToContent>}
+      >
+        <Clock />
         <Outlet />
-      </GoContext>
-      {palette.isOpen && <Palette close={palette.close} />}
-    </Page>
+        {palette.isOpen && <Palette close={palette.close} />}
+      </Page>
+    </GoContext>
   )
 })
 
@@ -196,15 +196,23 @@ function UserMenu() {
 function Side() {
   const me = useMe()
   const { pathname } = useLocation()
-  const here = (to: string) => (to === '/' ? pathname === '/' : pathname === to || pathname.startsWith(to + '/'))
+  const places = useMemo(() => placesOf(me), [me])
+  const here = places.find(({ to }) =>
+    to === '/' ? pathname === '/' : pathname === to || pathname.startsWith(to + '/'),
+  )
+  return <SideOf places={places} here={here?.to} />
+}
+
+// SideOf is drawn again only when the page is another one: a filter changes the address at each key.
+const SideOf = memo(function SideOf({ places, here }: { places: ReturnType<typeof placesOf>; here?: string }) {
   return (
     <PageSidebar>
       <PageSidebarBody>
         <Nav aria-label="Pages">
           <NavList>
-            {placesOf(me).map((p) => (
-              <NavItem key={p.to} isActive={here(p.to)}>
-                <Link to={p.to}>{p.text}</Link>
+            {places.map((p) => (
+              <NavItem key={p.to} isActive={p.to === here}>
+                <RowLink to={p.to}>{p.text}</RowLink>
               </NavItem>
             ))}
           </NavList>
@@ -212,4 +220,4 @@ function Side() {
       </PageSidebarBody>
     </PageSidebar>
   )
-}
+})

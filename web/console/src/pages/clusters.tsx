@@ -1,7 +1,6 @@
 import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { keepPreviousData } from '@tanstack/react-query'
 import { memo } from 'react'
-import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import { acts, edits, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
@@ -109,7 +108,7 @@ function Counts({ total, of, filters }: { total: number; of: Schemas['Facets']; 
     const search = new URLSearchParams()
     for (const k of narrows) if (filters.get(k) !== '') search.set(k, filters.get(k))
     search.set(name, value)
-    return { search: search.toString() }
+    return `/clusters?${search}`
   }
   const groups: [name: string, text: string, counts: Record<string, number>][] = [
     ['status', '', of.status],
@@ -126,9 +125,9 @@ function Counts({ total, of, filters }: { total: number; of: Schemas['Facets']; 
           .map(([value, n]) => (
             <span key={`${name} ${value}`}>
               {', '}
-              <Link to={led(name, value)} className="break">
+              <RowLink to={led(name, value)} className="break">
                 {`${n} ${text}${value}`}
-              </Link>
+              </RowLink>
             </span>
           )),
       )}

@@ -7,7 +7,7 @@ import {
   ToolbarContent,
   ToolbarItem,
 } from '@patternfly/react-core'
-import { useEffect, useRef, useState, type ReactNode } from 'react'
+import { memo, useCallback, useEffect, useRef, useState, type ReactNode } from 'react'
 import type { useFilters } from './url'
 
 type Filters = ReturnType<typeof useFilters>
@@ -20,32 +20,55 @@ export function FilterBar({ children }: { children: ReactNode }) {
   )
 }
 
+const pause = 500 // ms after which a key is a first one
+const wait = 200 // ms that further keys wait for the next one
+
 // TextFilter asks the director at the first key, and then a moment after the last one.
 export function TextFilter({ filters, name, label }: { filters: Filters; name: string; label: string }) {
   const wanted = filters.get(name)
   const [text, setText] = useState(wanted)
   useEffect(() => setText(wanted), [wanted])
   const changed = useRef(0)
+  const latest = useRef(filters)
   useEffect(() => {
+    latest.current = filters
     if (text === wanted) return
-    const now = Date.now()
-    const wait = now - changed.current > 500 ? 0 : 200
-    changed.current = now
     const timer = setTimeout(() => filters.set({ [name]: text }), wait)
     return () => clearTimeout(timer)
   }, [text, wanted, name, filters])
+  const type = useCallback(
+    (value: string) => {
+      const now = Date.now()
+      const first = now - changed.current > pause
+      changed.current = now
+      setText(value)
+      if (first) latest.current.set({ [name]: value }) // here, so that the page is drawn once for the key, and not twice
+    },
+    [name],
+  )
+  return <Search label={label} text={text} type={type} />
+}
+
+interface SearchProps {
+  label: string
+  text: string
+  type: (value: string) => void
+}
+
+// Search is drawn again only when its own text changes: a page has several, and each key changes the filters of all.
+const Search = memo(function Search({ label, text, type }: SearchProps) {
   return (
     <ToolbarItem>
       <SearchInput
         aria-label={label}
         placeholder={label}
         value={text}
-        onChange={(_, v) => setText(v)}
-        onClear={() => setText('')}
+        onChange={(_, v) => type(v)}
+        onClear={() => type('')}
       />
     </ToolbarItem>
   )
-}
+})
 
 interface ChoiceProps {
   filters: Filters
