@@ -857,6 +857,7 @@ class _DirectorPlanRequest(TypedDict):
 
 class DirectorPlanRequest(_DirectorPlanRequest, total=False):
     delete_data: bool
+    unready: bool
 
 
 class _DirectorVM(TypedDict):
@@ -872,6 +873,7 @@ class DirectorVM(_DirectorVM, total=False):
     certificate: str
     endpoint: str
     host: str
+    outdated: bool
     plan: str
     plan_status: str
 

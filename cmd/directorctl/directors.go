@@ -15,7 +15,7 @@ import (
 
 func (a *planCommands) directorCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use: "director", Short: "List other directors, and make and delete their VMs", Args: exact(),
+		Use: "director", Short: "List other directors, and make, upgrade and delete their VMs", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	cmd.AddCommand(
@@ -23,6 +23,11 @@ func (a *planCommands) directorCommand() *cobra.Command {
 		a.directorPlanCommand("create", "Plan the VM of a director, and start the plan",
 			"Freeze the plan that makes the VM of a director from its document, show it, and start it after a "+
 				"confirmation.", plan.DirectorCreate),
+		a.directorPlanCommand("upgrade", "Plan the VM of a director by its document as it is now, and start the plan",
+			"Freeze the plan that makes the VM of a director again, of the image and as large as its document says "+
+				"now, in front of the same data disk.\nShow it, and start it after a confirmation. Should the "+
+				"director not become ready, its former VM is made again with the data of before.",
+			plan.DirectorUpgrade),
 		a.directorPlanCommand("delete", "Plan the deletion of a director's VM, and start the plan",
 			"Freeze the plan that deletes the VM of a director with its document, show it, and start it after a "+
 				"confirmation. The data disk is\nkept and listed, unless --delete-data is given: then the plan "+
@@ -52,7 +57,11 @@ func (a *planCommands) directorListCommand() *cobra.Command {
 						if doing != "" {
 							doing += " (" + d.PlanStatus + ")"
 						}
-						row(d.Name, d.Status, d.Provider, d.Host, d.Address, doing, age(time.Since(d.CreatedAt)))
+						status := d.Status
+						if d.Outdated {
+							status += ", outdated"
+						}
+						row(d.Name, status, d.Provider, d.Host, d.Address, doing, age(time.Since(d.CreatedAt)))
 					}
 				})
 			})
@@ -98,11 +107,17 @@ func (a *planCommands) directorPlanCommand(verb, short, long string, operation p
 				return err
 			}
 			printPlan(a.out, p)
+			if len(p.Steps) == 0 {
+				return nil
+			}
 			return a.startAndFollow(cmd.Context(), api, p, options)
 		}),
 	}
 	if operation == plan.DirectorDelete {
 		deleteDataFlag(cmd, &r.DeleteData)
+	}
+	if operation == plan.DirectorUpgrade {
+		cmd.Flags().BoolVar(&r.Unready, "unready", false, "do not ask the director before whether it is ready")
 	}
 	options.flags(cmd)
 	return cmd

@@ -51,8 +51,8 @@ func (s *clusterRoutes) listDirectors(
 	for i, d := range list {
 		out.Items[i] = wire.DirectorVM{
 			Name: d.Name, Generation: d.Generation, CreatedAt: d.Created.UTC(), Provider: d.Provider, Status: d.Status,
-			Host: d.Host, Address: d.Address, Endpoint: d.Endpoint, Certificate: d.Certificate, Plan: d.Plan,
-			PlanStatus: string(d.PlanStatus),
+			Host: d.Host, Address: d.Address, Endpoint: d.Endpoint, Certificate: d.Certificate,
+			Outdated: d.Outdated, Plan: d.Plan, PlanStatus: string(d.PlanStatus),
 		}
 	}
 	return &body[wire.DirectorVMs]{out}, nil

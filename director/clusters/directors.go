@@ -21,6 +21,7 @@ type DirectorView struct {
 	Address     string
 	Endpoint    string // of its pages; empty before it was ready
 	Certificate string // that its VM was given, in PEM; empty before it was made
+	Outdated    bool   // its document asks for another VM than the one that it has
 	Plan        string // id of its newest plan; empty if it never had one
 	PlanStatus  plan.Status
 }
@@ -70,6 +71,7 @@ func (s Directors) view(ctx context.Context, d model.Stored) (DirectorView, erro
 			v.Status = "deleting"
 		case known:
 			v.Status, v.Endpoint = "ready", installed.Endpoint
+			v.Outdated = installed.Document.Director != nil && !d.Director.SameVM(installed.Document.Director)
 		default:
 			v.Status = "creating"
 		}
@@ -78,7 +80,8 @@ func (s Directors) view(ctx context.Context, d model.Stored) (DirectorView, erro
 		}
 	}
 	plans, _, err := s.Store.PlanPage(ctx, store.PlanQuery{
-		Cluster: v.Name, Operations: []plan.Operation{plan.DirectorCreate, plan.DirectorDelete},
+		Cluster:    v.Name,
+		Operations: []plan.Operation{plan.DirectorCreate, plan.DirectorUpgrade, plan.DirectorDelete},
 	}, director.Page{Limit: 1, Desc: true})
 	if err == nil && len(plans) == 1 && !plans[0].Plan.CreatedAt.Before(v.Created) {
 		v.Plan, v.PlanStatus = plans[0].Plan.ID, plans[0].State.Status

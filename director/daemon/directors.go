@@ -100,6 +100,9 @@ func (r directorRecords) Problems(ctx context.Context, name string, d model.Dire
 // DirectorInstalled implements steps.Directors.
 func (r directorRecords) DirectorInstalled(ctx context.Context, p step.DirectorParams, at time.Time) error {
 	return r.db.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.SetMade(p.Machine.Row()); err != nil {
+			return err
+		}
 		return tx.PutInstalled(store.Installed{
 			UID: p.UID, Name: p.Name, Generation: p.Generation, At: at,
 			Endpoint: "https://" + p.Document.HostnameOf(p.Name),

@@ -65,8 +65,8 @@ func TestSkippedStepsLeaveTheLedgerTrue(t *testing.T) {
 			step.ConsulToken, step.ConsulAgents,
 			step.SnapshotTake, step.SnapshotRevert, step.SnapshotDelete:
 			continue // they change no machine that the ledger knows
-		case step.DrillKeys, step.DrillAsk, step.DrillEnd, step.DirectorReady, step.DirectorRecord,
-			step.DirectorForget:
+		case step.DrillKeys, step.DrillAsk, step.DrillEnd, step.DirectorCheck, step.DirectorReady,
+			step.DirectorRecord, step.DirectorForget, step.CopyMake, step.CopyRestore, step.CopyDelete:
 			continue // no step of a drill, or of a plan of a director, is left out
 		}
 		if len(kinds[kind]) == 0 {

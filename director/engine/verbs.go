@@ -140,7 +140,7 @@ func putBack(p *plan.Plan, s *plan.State, step string) error {
 			WithHint("fix the cause, and make another drill: directorctl backup drill %s", p.Cluster)
 	}
 	return director.Errorf(director.KindConflict, "engine.retry", "%s; the plan is %s", what, s.Status).
-		WithHint("fix the cause, and continue from where the cluster is: directorctl plan %s", p.Cluster)
+		WithHint("fix the cause, and continue from there: %s", p.Command())
 }
 
 // Skip lets the plan go on without the step, for a reason that is journaled. A step that runs, or is done, cannot be

@@ -362,6 +362,10 @@ func stranded(p plan.Plan, step plan.Step, ev plan.Event) plan.Event {
 	if ev.Hint != "" {
 		ev.Hint += "; "
 	}
+	if p.Operation.OnDirector() {
+		ev.Hint += "fix the cause and continue: directorctl retry " + p.ID
+		return ev
+	}
 	ev.Hint += fmt.Sprintf("fix the cause and continue: directorctl retry %s; or give the plan up and recreate the "+
 		"node: directorctl discard %s, directorctl node replace %s %s",
 		p.ID, p.ID, p.Cluster, step.Node)

@@ -148,8 +148,9 @@ var effects = map[Kind]map[string]FieldEffect{
 	KindDirector: merged(
 		of(Refused, "the VM is there", "spec.provider", "spec.network", "spec.host", "spec.address", "spec.hostname",
 			"spec.dataDisk"),
-		of(Later, whyNew, "spec.cpus", "spec.memory", "spec.disk", "spec.image.source", "spec.image.sha256",
-			"spec.image.unsigned"),
+		of(Planned, "the VM is made again of it: directorctl director upgrade", "spec.cpus", "spec.memory",
+			"spec.disk", "spec.image.sha256"),
+		of(Later, whyNew, "spec.image.source", "spec.image.unsigned"),
 		of(Later, "the VM is told at its first boot alone", "spec.sshKeys", "spec.credentials", "spec.certificate"),
 	),
 	KindBackupTarget: of(Later, "no machine depends on it; later backups follow it", "spec.type", "spec.directory",

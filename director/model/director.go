@@ -47,6 +47,12 @@ func (d *Director) HostnameOf(name string) string {
 	return name
 }
 
+// SameVM reports whether a VM of one document is a VM of the other: of the same image, and as large.
+func (d *Director) SameVM(other *Director) bool {
+	return d.Image.SHA256 == other.Image.SHA256 && d.CPUs == other.CPUs && d.Memory == other.Memory &&
+		d.Disk == other.Disk
+}
+
 // Names tells whether the director's VM is set up with the credentials.
 func (d *Director) Names(credentials string) bool {
 	return credentials != "" && (d.Credentials == credentials || d.Certificate == credentials)

@@ -198,6 +198,9 @@ func standing(p *Plan, s *State) string {
 	if len(parts) == 0 {
 		return ""
 	}
+	if p.Operation.OnDirector() {
+		return strings.Join(parts, "; ") // there is no other one in its window
+	}
 	for _, w := range p.Windows {
 		goal := w.Goal
 		if goal == "" {

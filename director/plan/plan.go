@@ -49,9 +49,11 @@ const (
 	NodeDelete         Operation = "node.delete"  // drained and taken out of the cluster, with its VM or without
 	NodeRejoin         Operation = "node.rejoin"  // brought into the cluster again, whatever has become of its VM
 	NodeReplace        Operation = "node.replace" // deleted, its VM created again, and rejoined
-	// DirectorCreate makes the VM of another director, and DirectorDelete takes it away.
-	DirectorCreate Operation = "director.create"
-	DirectorDelete Operation = "director.delete"
+	// DirectorCreate makes the VM of another director, DirectorUpgrade makes it again in front of the same data disk,
+	// and DirectorDelete takes it away.
+	DirectorCreate  Operation = "director.create"
+	DirectorUpgrade Operation = "director.upgrade"
+	DirectorDelete  Operation = "director.delete"
 )
 
 // Operations returns every operation.
@@ -60,7 +62,8 @@ func Operations() []Operation {
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
 		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterSSHAuthority,
 		ClusterConsul, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
-		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace, DirectorCreate, DirectorDelete,
+		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace, DirectorCreate, DirectorUpgrade,
+		DirectorDelete,
 	}
 }
 
@@ -83,6 +86,8 @@ type Request struct {
 	// Undrained is a person's word that nodes are taken out without a drain.
 	Undrained bool  `json:"undrained,omitempty"`
 	Drain     Drain `json:"drain,omitzero"`
+	// Unready is a person's word that a director is upgraded without being asked before whether it is ready.
+	Unready bool `json:"unready,omitempty"`
 	// Host is where replaced nodes are made; empty for where they are, or for the planner's choice if that is lost.
 	Host string `json:"host,omitempty"`
 	// LostHost is a person's word that this host of the nodes is off, or cut off for good: what runs on it never runs
@@ -267,6 +272,8 @@ func (c Content) Command() string {
 	switch c.Operation {
 	case DirectorCreate:
 		return "directorctl director create " + c.Cluster
+	case DirectorUpgrade:
+		return "directorctl director upgrade " + c.Cluster
 	case DirectorDelete:
 		return "directorctl director delete " + c.Cluster
 	}

@@ -277,14 +277,14 @@ func afterBack(p *Plan, s *State, ev *Event) {
 		ev.Message = strings.TrimSuffix(ev.Message, ".") + ". The VM of the drill is deleted"
 		return
 	}
-	ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Cluster)
+	ev.Message, ev.Hint = strings.TrimSuffix(ev.Message, ".")+". "+at, withHint(ev.Hint, p.Command())
 }
 
 // withHint adds to a hint how to continue after nodes were rolled back. Steps are not tried again then.
-func withHint(hint, cluster string) string {
+func withHint(hint, command string) string {
 	hint = strings.TrimRight(strings.TrimSuffix(hint, "then retry the step"), ",; ")
 	if hint == "" {
 		hint = "fix the cause"
 	}
-	return hint + "; then go on from there: directorctl plan " + cluster
+	return hint + "; then go on from there: " + command
 }

@@ -53,24 +53,36 @@ func MakeDirector(w World) (plan.Content, error) {
 		w.Cluster.Cluster.Provider,
 	)
 	made := d.ensure(m, encode(w.vmParams(m)), []string{d.makeNetwork(), d.imageEnsure()}, group{})
-	ready := d.directorReady(m, made)
-	record := group{}.step(step.DirectorRecord, m.Name, "Record what was made")
-	record.Needs, record.Params = []string{ready}, encode(w.directorParams(m))
-	record.Attempts, record.Timeout, record.Estimate = 3, time.Minute, time.Second
-	d.add(record)
+	d.directorRecord(m, d.directorReady(m, made, group{}), group{})
+	return d.ofVM(m), nil
+}
+
+// ofVM returns the finished content of a plan that makes the VM of m.
+func (d *draft) ofVM(m sized) plan.Content {
 	d.concerns(m)
 	d.Facts = encode(step.Facts{
-		Cluster: name, UID: w.Cluster.UID, Document: *w.Cluster.Cluster, Network: *w.Network.Network,
+		Cluster: d.Cluster, UID: d.w.Cluster.UID, Document: *d.w.Cluster.Cluster, Network: *d.w.Network.Network,
 		Nodes: []plan.MachineSpec{plan.SpecOf(m.Machine)},
 	})
-	return d.done(), nil
+	return d.done()
 }
 
 // directorReady waits until the director on the VM of m says that it is ready.
-func (d *draft) directorReady(m sized, needs ...string) string {
-	s := group{}.step(step.DirectorReady, m.Name, "Wait until director "+m.Name+" is ready")
-	s.Needs, s.Params = needs, encode(d.w.directorParams(m))
+func (d *builder) directorReady(m sized, made string, in group) string {
+	s := in.step(step.DirectorReady, m.Name, "Wait until director "+m.Name+" is ready")
+	s.Needs, s.Params = []string{made}, encode(d.w.directorParams(m))
 	s.Attempts, s.Timeout, s.Estimate = 2, 15*time.Minute, 90*time.Second
+	if in.window != "" { // another VM was there, and clusters wait for it
+		s.Attempts, s.Timeout = 3, 4*time.Minute
+	}
+	return d.add(s)
+}
+
+// directorRecord writes down what the VM of m was made by.
+func (d *builder) directorRecord(m sized, ready string, in group) string {
+	s := in.step(step.DirectorRecord, m.Name, "Record what was made")
+	s.Needs, s.Params = []string{ready}, encode(d.w.directorParams(m))
+	s.Attempts, s.Timeout, s.Estimate = 3, time.Minute, time.Second
 	return d.add(s)
 }
 

@@ -120,3 +120,91 @@ func TestDirectorIsDeleted(t *testing.T) {
 		t.Errorf("without a VM: %v", got)
 	}
 }
+
+// upgradable is the world of a director's VM whose document asks for another image.
+func upgradable(t *testing.T) World {
+	t.Helper()
+	w := outer(t)
+	was := *w.Cluster.Director
+	w.Installed = &Installed{Director: &was}
+	w.Cluster.Director.Image.SHA256 = strings.Repeat("cd", 32)
+	w.Cluster, w.Image = OfDirector(w.Cluster)
+	w.Machines = []director.Machine{{
+		ID: "m1", ClusterUID: "uid-outer", Cluster: "outer", Name: "outer", Role: director.RoleDirector,
+		Pool: DirectorPool, Address: "10.88.0.77", Provider: w.Cluster.Cluster.Provider, Network: "demo",
+		State: director.MachinePresent, CPUs: 2, Memory: 4 << 30, Image: "appliance-of-old", VMID: "v1",
+	}}
+	return w
+}
+
+func TestDirectorIsUpgraded(t *testing.T) {
+	t.Parallel()
+	w := upgradable(t)
+	c, err := UpgradeDirector(w, plan.Request{Operation: plan.DirectorUpgrade})
+	got := ids(t, c, err)
+	golden(t, "testdata/director_upgrade.golden.json", c)
+	if want := []string{
+		"image.ensure/appliance", "director.check/outer", "vm.remove/outer", "copy.make/outer", "vm.ensure/outer",
+		"director.ready/outer", "vm.remove-undo/outer", "copy.restore-undo/outer", "vm.ensure-undo/outer",
+		"director.ready-undo/outer", "copy.delete-undo/outer", "director.record/outer", "copy.delete/outer",
+	}; !slices.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+	for _, s := range c.Steps {
+		if s.Kind == "vm.ensure" && !s.Keep && !s.Back() {
+			t.Errorf("%s is undone with the data disk", s.ID)
+		}
+	}
+	if len(c.Approvals) != 2 || c.Command() != "directorctl director upgrade outer" {
+		t.Errorf("approvals %v, %q", c.Approvals, c.Command())
+	}
+	again, err := UpgradeDirector(w, c.Request)
+	if err != nil || plan.HashOf(again) != plan.HashOf(c) {
+		t.Errorf("made twice, it is another plan: %v", err)
+	}
+}
+
+func TestUpgradesOfADirectorThatAreNotPlain(t *testing.T) {
+	t.Parallel()
+	for name, tt := range map[string]struct {
+		change    func(*World)
+		r         plan.Request
+		steps     int
+		approvals int
+		warns     string
+	}{
+		"as its document says": {change: func(w *World) { *w.Installed.Director = *w.Cluster.Director }},
+		"more memory":          {func(w *World) { memory(w) }, plan.Request{}, 13, 2, "upgraded in place"},
+		"not asked before":     {func(*World) {}, plan.Request{Unready: true}, 12, 3, ""},
+		"not asked before, as its document says": {
+			func(w *World) { *w.Installed.Director = *w.Cluster.Director }, plan.Request{Unready: true}, 12, 3, "",
+		},
+		"its VM is away": {
+			func(w *World) { w.Machines[0].State = director.MachineIntended }, plan.Request{}, 12, 2,
+			"an earlier plan has taken the VM away",
+		},
+		"it went back before": {func(w *World) { w.Gone = "p0" }, plan.Request{}, 13, 2, "plan p0 began the same upgrade"},
+		"a copy is left": {func(w *World) {
+			w.Disks = []director.KeptDisk{{ID: "c1.kaas-data", Plan: "p0", Machine: "c1", CopyOf: "m1.kaas-data"}}
+		}, plan.Request{}, 13, 2, "plan p0 has left the copy c1.kaas-data"},
+	} {
+		w := upgradable(t)
+		tt.change(&w)
+		c, err := UpgradeDirector(w, tt.r)
+		if err != nil || len(c.Steps) != tt.steps || len(c.Approvals) != tt.approvals ||
+			!strings.Contains(strings.Join(c.Warnings, "\n"), tt.warns) {
+			t.Errorf("%s: %v, approvals %v, warnings %v, %v", name, ids(t, c, nil), c.Approvals, c.Warnings, err)
+		}
+	}
+	w := upgradable(t)
+	w.Installed = nil
+	if _, err := UpgradeDirector(w, plan.Request{}); director.KindOf(err) != director.KindConflict {
+		t.Errorf("before it was made: %v", err)
+	}
+}
+
+// memory has the document ask for the image that runs, and for more memory.
+func memory(w *World) {
+	w.Cluster.Director.Image, w.Cluster.Director.Memory = w.Installed.Director.Image, 8*model.GiB
+	w.Cluster, w.Image = OfDirector(w.Cluster)
+}

@@ -62,6 +62,8 @@ type World struct {
 	Hooks []model.Stored
 	// Consul is the one that the cluster's document names; the zero one if it names none.
 	Consul model.Stored
+	// Gone is the id of the plan that began this upgrade of a director before, and did not bring it to its end.
+	Gone string
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
 	Times map[string]time.Duration // what steps have taken recently, by class
@@ -101,6 +103,8 @@ type Installed struct {
 	Cluster    model.Cluster
 	Labels     map[string]string
 	Endpoint   string // host:port of the Kubernetes API
+	// Director is the document by which the VM of another director was made; nil for a cluster.
+	Director *model.Director
 }
 
 func (w World) refs() []plan.ModelRef {

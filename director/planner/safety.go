@@ -53,6 +53,10 @@ const (
 		"the VM writes"
 	safeNoDirector = "the director does not exist yet; nothing is managed by it"
 	safeStarted    = "the director may run already; only the record of it is missing"
+	safeAsIs       = "the director runs as before; nothing of it was touched yet"
+	safeStopped    = "the director is stopped, and goes back to its former VM by itself; its clusters run on"
+	safeComesBack  = "the director is stopped, and its former VM is being made again; its clusters run on"
+	safeNewVM      = "the director runs on its new VM; what is left is to tidy up"
 	safeDirector   = "the director is being taken away; the clusters that it made run on"
 	safeShared     = "the cluster runs; what all nodes share may still be as it was before"
 )
@@ -116,6 +120,10 @@ var safety = map[plan.Operation]map[string]string{
 		step.ConsulAgents:     safeDeleted,
 	},
 	plan.DirectorCreate: {"": safeNoDirector, step.DirectorReady: safeStarted, step.DirectorRecord: safeStarted},
+	plan.DirectorUpgrade: {
+		"": safeStopped, step.ImageEnsure: safeAsIs, step.DirectorCheck: safeAsIs, step.DirectorRecord: safeNewVM,
+		step.CopyDelete: safeNewVM,
+	},
 	plan.DirectorDelete: {"": safeDirector},
 }
 
@@ -170,6 +178,9 @@ var ofEnded = map[string]string{
 // safetyOf returns the sentence for the step of a plan for a cluster that runs, or has ended. An operation that the
 // table does not know has none.
 func safetyOf(op plan.Operation, ended bool, s plan.Step) string {
+	if s.Back() && op == plan.DirectorUpgrade {
+		return safeComesBack
+	}
 	if s.Back() && op != plan.ClusterDrill {
 		return safeBack
 	}

@@ -2,6 +2,7 @@ package planning
 
 import (
 	"context"
+	"encoding/json"
 	"slices"
 	"time"
 
@@ -24,7 +25,11 @@ func (s *Service) world(ctx context.Context, cluster string) (planner.World, err
 // seen is the world with a look at the cluster and the hypervisor, for requests that need one.
 func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
 	if r.Operation.OnDirector() {
-		return s.Reader.TakeDirector(ctx, cluster)
+		w, err := s.Reader.TakeDirector(ctx, cluster)
+		if err == nil && r.Operation == plan.DirectorUpgrade {
+			w.Gone, err = s.sameUpgrade(ctx, w.World)
+		}
+		return w, err
 	}
 	w, err := s.Reader.TakeAs(ctx, cluster, changeOf(r))
 	if err == nil {
@@ -65,6 +70,27 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 		w.Restore, err = s.restore(ctx, w.World, r.Restore.Backup)
 	}
 	return w, err
+}
+
+// sameUpgrade returns the id of the director's newest plan if that began the upgrade that its document asks for, and
+// did not bring it to its end.
+func (s *Service) sameUpgrade(ctx context.Context, w planner.World) (string, error) {
+	id, err := s.Store.NewestStarted(ctx, w.Cluster.Metadata.Name, store.LaneNodes)
+	if err != nil || id == "" {
+		return "", err
+	}
+	p, state, err := s.Store.Plan(ctx, id)
+	if err != nil || p.Operation != plan.DirectorUpgrade || state.Status == plan.StatusDone {
+		return "", err
+	}
+	for _, st := range p.Steps {
+		var of step.DirectorParams
+		if st.Kind == step.DirectorRecord && json.Unmarshal(st.Params, &of) == nil && of.UID == w.Cluster.UID &&
+			of.Document.SameVM(w.Cluster.Director) {
+			return id, nil
+		}
+	}
+	return "", nil
 }
 
 // meetsAuthorities reports whether the plan must know of a change of an authority that is half done.

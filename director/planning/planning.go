@@ -232,6 +232,8 @@ func (s *Service) draft(w planner.World, r plan.Request) (plan.Content, error) {
 		return planner.Delete(w, r)
 	case r.Operation == plan.DirectorCreate:
 		return planner.MakeDirector(w)
+	case r.Operation == plan.DirectorUpgrade:
+		return planner.UpgradeDirector(w, r)
 	case r.Operation == plan.DirectorDelete:
 		return planner.DeleteDirector(w, r)
 	case r.Operation == plan.ClusterRotatePull:

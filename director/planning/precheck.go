@@ -35,6 +35,7 @@ func (s *Service) precheck(
 		return nil, nil, err
 	}
 	switch d := w.Cluster.Director; {
+	case c.Operation == plan.DirectorUpgrade: // its VM is told nothing again
 	case d != nil && s.FirstBoots != nil:
 		problems = append(problems, s.FirstBoots.Problems(ctx, c.Cluster, *d)...)
 	case d == nil && w.NoBundle == nil:

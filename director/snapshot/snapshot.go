@@ -305,7 +305,7 @@ func (s *Snapshot) readInstalled(ctx context.Context) error {
 	}
 	s.Installed = &planner.Installed{
 		Generation: inst.Generation, Cluster: *runs.Cluster, Labels: inst.Document.Metadata.Labels,
-		Endpoint: inst.Endpoint,
+		Endpoint: inst.Endpoint, Director: inst.Document.Director,
 	}
 	return nil
 }

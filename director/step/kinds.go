@@ -51,6 +51,7 @@ const (
 	SSHAuthority     = "ssh.authority"
 	DirectorBackup   = "director.backup"
 
+	DirectorCheck  = "director.check"
 	DirectorReady  = "director.ready"
 	DirectorRecord = "director.record"
 	DirectorForget = "director.forget"
@@ -58,6 +59,10 @@ const (
 	SnapshotTake   = "snapshot.take"
 	SnapshotRevert = "snapshot.revert"
 	SnapshotDelete = "snapshot.delete"
+
+	CopyMake    = "copy.make"
+	CopyRestore = "copy.restore"
+	CopyDelete  = "copy.delete"
 )
 
 // BudgetClones is the first part of the budgets of VMs that are made at once: followed by the provider, or by provider
@@ -107,12 +112,16 @@ var kinds = map[string]func(Needs, json.RawMessage) error{
 	AuthorityAgree:   nil,
 	SSHAuthority:     nil,
 	DirectorBackup:   needs(Needs.ofDirectorBackup),
+	DirectorCheck:    nil,
 	DirectorReady:    nil,
 	DirectorRecord:   nil,
 	DirectorForget:   nil,
 	SnapshotTake:     needs(Needs.ofSnapshot),
 	SnapshotRevert:   needs(Needs.ofSnapshot),
 	SnapshotDelete:   needs(Needs.ofSnapshot),
+	CopyMake:         needs(Needs.ofCopy),
+	CopyRestore:      needs(Needs.ofCopy),
+	CopyDelete:       needs(Needs.ofCopy),
 }
 
 // Kinds returns every kind that planners write, sorted. Each has a handler in director/steps.
@@ -144,7 +153,7 @@ type VMParams struct {
 	Appliance *model.Director `json:"appliance,omitempty"`
 }
 
-// DirectorParams are the parameters of director.ready, director.record and director.forget.
+// DirectorParams are the parameters of director.check, director.ready, director.record and director.forget.
 type DirectorParams struct {
 	UID        string            `json:"uid"`
 	Name       string            `json:"name"`
@@ -158,6 +167,13 @@ type DirectorParams struct {
 // of the snapshot.
 type SnapshotParams struct {
 	Machine plan.MachineSpec `json:"machine"`
+}
+
+// CopyParams are the parameters of copy.make, copy.restore and copy.delete. The plan's id makes the copy's own, so that
+// no plan takes the copy of another for its own.
+type CopyParams struct {
+	Machine plan.MachineSpec `json:"machine"`
+	Size    model.Size       `json:"size"` // of the data disk
 }
 
 // NICParams is what an further adapter of a VM is connected to.

@@ -134,6 +134,8 @@ func (n Needs) ofDirectorBackup(p DirectorBackupParams) { n.document(model.KindB
 
 func (n Needs) ofSnapshot(p SnapshotParams) { n.machine(p.Machine) }
 
+func (n Needs) ofCopy(p CopyParams) { n.machine(p.Machine) }
+
 func (n Needs) ofNewVM(p VMParams) {
 	n.ofVM(p)
 	if p.ImageName != "" {

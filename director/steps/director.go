@@ -7,6 +7,7 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"net"
 	"net/http"
 	"time"
@@ -161,12 +162,7 @@ func (e directorSteps) ready(ctx context.Context, r plan.Run, p step.DirectorPar
 			director.KindConflict, "director.ready", "the director does not know what the VM of %s was told", p.Name,
 		).WithHint("make the VM again: directorctl director delete %s, and then its creation", p.Name)
 	}
-	r.Note(ctx, "waiting for https://"+p.Machine.Address+"/readyz")
-	wait := cmp.Or(e.Steady, steadily)
-	err = wait.Until(ctx, func(ctx context.Context) error {
-		return e.Ring(ctx, p.Machine.Row(), p.Document.HostnameOf(p.Name), f.Certificate)
-	})
-	if err != nil {
+	if err := e.steadyAt(ctx, r, p, f.Certificate); err != nil {
 		return e.bootTimeout(ctx, step.VMParams{Machine: p.Machine}, err)
 	}
 	if err := e.dropSeed(ctx, r, p.Machine); err != nil {
@@ -177,6 +173,35 @@ func (e directorSteps) ready(ctx context.Context, r plan.Run, p step.DirectorPar
 		return err
 	}
 	return keyring{e.Secrets, e.Sealer}.write(ctx, p.Machine.ID, SecretFirstBoot, plain)
+}
+
+// steadyAt waits until the director has said for some time that it is ready.
+func (e directorSteps) steadyAt(ctx context.Context, r plan.Run, p step.DirectorParams, certificate string) error {
+	r.Note(ctx, "waiting for https://"+p.Machine.Address+"/readyz")
+	return cmp.Or(e.Steady, steadily).Until(ctx, func(ctx context.Context) error {
+		return e.Ring(ctx, p.Machine.Row(), p.Document.HostnameOf(p.Name), certificate)
+	})
+}
+
+// check looks whether the director is ready before anything of it is touched: only of one that is can be said
+// afterwards that it is well again. It asks for the certificate that director.ready asks for.
+func (e directorSteps) check(ctx context.Context, r plan.Run, p step.DirectorParams) error {
+	const op = "director.check"
+	if _, err := e.copyOf(ctx, r, p.Machine); err != nil {
+		return err
+	}
+	f, err := e.knownFirstBoot(ctx, p.Machine.ID)
+	if err != nil {
+		return err
+	}
+	err = e.steadyAt(ctx, r, p, f.Certificate)
+	if err == nil || errors.Is(ctx.Err(), context.Canceled) {
+		return err
+	}
+	return plan.Abort(director.Errorf(
+		director.KindUnavailable, op, "director %s is not ready, and nothing of it was touched: %w", p.Name, err,
+	).WithHint("mend it, and retry the plan; or give the plan up, and upgrade it as it is: directorctl director "+
+		"upgrade %s --unready", p.Name))
 }
 
 // record writes down what runs.

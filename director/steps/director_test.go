@@ -48,6 +48,7 @@ type frail struct {
 	*cutter
 	seed     *string // of the VM, as it was made
 	recorded *int
+	disks    keptDisks
 }
 
 func (f frail) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor.VM, err error) {

@@ -262,12 +262,16 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.AuthorityAgree:   handler(env.authorityAgree),
 		step.SSHAuthority:     handler(env.changeSSHAuthority),
 		step.DirectorBackup:   handler(env.directorBackup),
+		step.DirectorCheck:    handler(directors.check),
 		step.DirectorReady:    handler(directors.ready),
 		step.DirectorRecord:   plan.Recording{Handler: handler(directors.record)},
 		step.DirectorForget:   handler(directors.forget),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),
+		step.CopyMake:         handler(vms.copyMake),
+		step.CopyRestore:      handler(vms.copyRestore),
+		step.CopyDelete:       handler(vms.copyDelete),
 	}
 }
 

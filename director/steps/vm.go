@@ -474,6 +474,10 @@ func (e vmSteps) vmRemove(ctx context.Context, r plan.Run, p step.VMParams) erro
 	return e.Ledger.RemoveVM(ctx, p.Machine.ID)
 }
 
+// directorStops is how long the VM of a director may take to shut down, before it is switched off. The director in it
+// stops between two acts of the steps that it runs, for which its service gives it 45 seconds.
+const directorStops = 3 * time.Minute
+
 // unmakeVM deletes the VM. If it goes for good, the disks that outlive it are written down before, and those that the
 // plan names are deleted after.
 func (e vmSteps) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forGood bool) error {
@@ -499,6 +503,9 @@ func (e vmSteps) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forG
 		}
 	}
 	o := hypervisor.DeleteOptions{Owner: e.stamp(p.Machine.ID)}
+	if p.Appliance != nil {
+		o.Grace = directorStops
+	}
 	if forGood {
 		o.Label = hypervisor.DiskLabel{Cluster: p.Machine.Cluster, Pool: p.Machine.Pool, Node: p.Machine.Name}
 	}

@@ -258,6 +258,14 @@ func (s *machineStore) RemoveVM(ctx context.Context, id string) error {
 	return dbError("store.remove_vm", "machine "+id, err)
 }
 
+// SetMade records what the machine's VM was made of, and how large. No error if it is gone.
+func (t *machineTx) SetMade(m director.Machine) error {
+	err := t.db.Model(&machineRow{}).Where("id = ? AND deleted_at = 0", m.ID).Updates(
+		map[string]any{"image": m.Image, "cpus": m.CPUs, "memory": m.Memory},
+	).Error
+	return dbError("store.made", "machine "+m.ID, err)
+}
+
 // SetMembers records the version that the named machines of the cluster run.
 func (t *machineTx) SetMembers(clusterUID string, names []string, kubernetes string) error {
 	err := t.db.Model(&machineRow{}).Where(

@@ -8,14 +8,15 @@ import (
 
 // DirectorPlanRequest asks for a plan of another director's VM.
 type DirectorPlanRequest struct {
-	Operation string `json:"operation" doc:"What the plan is for." enum:"director.create,director.delete"`
+	Operation string `json:"operation" doc:"What the plan is for." enum:"director.create,director.upgrade,director.delete"`
 	// DeleteData is an agreement of its own: without it the data disk outlives the VM.
 	DeleteData bool `json:"delete_data,omitempty" doc:"For director.delete: also destroy the data disk. The plan names it for approval; without it the disk is kept."`
+	Unready    bool `json:"unready,omitempty" doc:"For director.upgrade: the word of a person that the director is not asked before whether it is ready."`
 }
 
 // Request converts what was asked for.
 func (r DirectorPlanRequest) Request() plan.Request {
-	return plan.Request{Operation: plan.Operation(r.Operation), DeleteData: r.DeleteData}
+	return plan.Request{Operation: plan.Operation(r.Operation), DeleteData: r.DeleteData, Unready: r.Unready}
 }
 
 // DirectorVM is another director, whose VM this one makes.
@@ -29,6 +30,7 @@ type DirectorVM struct {
 	Address     string    `json:"address,omitempty"`
 	Endpoint    string    `json:"endpoint,omitempty" doc:"Of its pages and its API, by its host name. Absent before it was ready."`
 	Certificate string    `json:"certificate,omitempty" doc:"That its VM was given, with its chain, in PEM. Absent before it was made."`
+	Outdated    bool      `json:"outdated,omitempty" doc:"Its document asks for another image, or another size, than its VM was made of: director.upgrade makes it again."`
 	Plan        string    `json:"plan,omitempty" doc:"Id of its newest plan."`
 	PlanStatus  string    `json:"plan_status,omitempty"`
 }

@@ -1,4 +1,4 @@
-"""A director outside of the appliance that makes the VM of one by a plan, is killed meanwhile, and deletes it again."""
+"""A director outside of the appliance that makes, upgrades and deletes the VM of one by plans, and is killed meanwhile."""
 
 import json
 import os
@@ -27,9 +27,14 @@ spec:
   network: directors
   hostname: %s
   dataDisk: 8GiB
-  image: {source: %s, sha256: %s}
+  image: %s
   credentials: inner-admin
 """
+
+
+def models(image: str, **more: str) -> str:
+    """Return the documents with the VM of that image."""
+    return MODELS % (NAME, json.dumps({"source": image, "sha256": sh("sha256sum", image).stdout.split()[0], **more}))
 
 
 class Outer:
@@ -41,10 +46,10 @@ class Outer:
             "password": PASSWORD + "\n",
             "director.yaml": json.dumps({
                 "stateDir": f"{TOP}/state", "listen": "127.0.0.1:8443", "registryListen": "127.0.0.1:5000", "address": "10.87.0.1",
-                "names": ["127.0.0.1"], "imageDirs": [os.path.dirname(IMAGE)], "trustedKeys": [trusted_key()],
+                "names": ["127.0.0.1"], "imageDirs": [os.path.dirname(IMAGE), TOP], "trustedKeys": [trusted_key()],
                 "adminPasswordFile": f"{TOP}/password",
             }),
-            "models.yaml": MODELS % (NAME, IMAGE, sh("sha256sum", IMAGE).stdout.split()[0]),
+            "models.yaml": models(IMAGE),
         }.items():
             with open(f"{TOP}/{name}", "w", encoding="utf-8") as f:
                 f.write(text)
@@ -81,10 +86,12 @@ class Outer:
 
 
 def outer() -> None:
-    """Make the VM of a director by a plan, over a kill -9; log in there; delete it, and keep its data."""
+    """Make the VM of a director and upgrade it both ways, over a kill -9 each; log in there; delete it, and keep its data."""
     o = Outer()
     try:
         makes(o)
+        upgrades(o)
+        goes_back(o)
         deletes(o)
     finally:
         o.stop(signal.SIGTERM)
@@ -106,13 +113,66 @@ def makes(o: Outer) -> None:
     good("the other director is ready", ctl(o.vm, "director", "list"), "ready")
     with open(f"{TOP}/inner.crt", "w", encoding="utf-8") as f:
         f.write(ctl(o.vm, "director", "certificate", "inner").stdout)
-    address = o.inner()["address"]
-    done = sh("curl", "-sS", "--cacert", f"{TOP}/inner.crt", "--resolve", f"{NAME}:443:{address}", "-H", "Content-Type: application/json",
-              "-d", "@-", f"https://{NAME}/api/v1/login", check=False, text=json.dumps({"user": "admin", "password": PASSWORD}))
-    good("it proves itself by the certificate that it was given, and takes the first password", done, '"token"')
+    good("it proves itself by the certificate that it was given, and takes the first password", log_in(o), '"token"')
     disks = sh("virsh", "domblklist", "--details", "inner")
     good("its VM has no seed any more", disks, "disk")
     check("and no CD", not any("cdrom" in line and ".iso" in line for line in disks.stdout.splitlines()), disks.stdout)
+
+
+def log_in(o: Outer) -> subprocess.CompletedProcess:
+    """Log in at the inner director, which has to show the certificate that it was given."""
+    return sh("curl", "-sS", "--cacert", f"{TOP}/inner.crt", "--resolve", f"{NAME}:443:{o.inner()['address']}", "-H",
+              "Content-Type: application/json", "-d", "@-", f"https://{NAME}/api/v1/login", check=False,
+              text=json.dumps({"user": "admin", "password": PASSWORD}))
+
+
+def backing() -> str:
+    """Return which file the root disk of the VM is of."""
+    root = sh("virsh", "-q", "domblklist", "inner").stdout.split()[1]
+    return json.loads(sh("qemu-img", "info", "-U", "--output", "json", root).stdout)["full-backing-filename"]
+
+
+def begins(o: Outer, image: str, kind: str) -> None:
+    """Have the VM made of the image, and kill the outer director when a step of the kind runs."""
+    with open(f"{TOP}/models.yaml", "w", encoding="utf-8") as f:
+        f.write(models(image, unsigned="it is made in this test"))
+    good("another image is asked for", ctl(o.vm, "apply", "-f", f"{TOP}/models.yaml"))
+    good("the list says that the VM is of another one", ctl(o.vm, "director", "list"), "outdated")
+    good("the upgrade is started", ctl(o.vm, "director", "upgrade", "inner", "--yes"), "before it was of image")
+    wait(f"a step {kind} runs", lambda: o.running(kind))
+    o.stop(signal.SIGKILL)
+    o.start()
+
+
+def upgrades(o: Outer) -> None:
+    """Make the VM again of another image: the same system in another file."""
+    sh("qemu-img", "convert", "-O", "qcow2", IMAGE, f"{TOP}/next.qcow2")
+    before = backing()
+    begins(o, f"{TOP}/next.qcow2", "director.ready")
+    good("the upgrade goes on after a kill -9, to its end", ctl(o.vm, "follow", o.plan()))
+    check("the root disk is of the other image", backing() != before, before)
+    good("it has the data of before: the certificate, and the password", log_in(o), '"token"')
+    check("it is as its document says", "outdated" not in ctl(o.vm, "director", "list").stdout)
+    listed = ctl(o.vm, "disks", "list")
+    check("no copy is left", listed.returncode == 0 and "inner" not in listed.stdout, listed.stdout + listed.stderr)
+
+
+def goes_back(o: Outer) -> None:
+    """Make it of an image that does not start: the former one comes back."""
+    sh("qemu-img", "create", "-q", "-f", "qcow2", f"{TOP}/blank.qcow2", "7G")
+    before = backing()
+    begins(o, f"{TOP}/blank.qcow2", "vm.remove-undo")
+    done = ctl(o.vm, "follow", o.plan())
+    seen = done.stdout + done.stderr
+    check("an image that does not start is given up, over a kill -9 of the way back",
+          done.returncode != 0 and "inner: rolled back, and in use" in seen, seen)
+    check("the root disk is of the former image", backing() == before, before)
+    good("it has the data of before", log_in(o), '"token"')
+    good("the list says that the VM is not as its document says", ctl(o.vm, "director", "list"), "ready, outdated")
+    listed = ctl(o.vm, "disks", "list")
+    check("no copy is left", listed.returncode == 0 and "inner" not in listed.stdout, listed.stdout + listed.stderr)
+    asked = ctl(o.vm, "director", "upgrade", "inner")  # nobody answers, so it is not started
+    check("the next plan says so", "began the same upgrade" in asked.stdout, asked.stdout + asked.stderr)
 
 
 def deletes(o: Outer) -> None:

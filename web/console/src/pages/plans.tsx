@@ -30,6 +30,7 @@ const operations = [
   'node.rejoin',
   'node.replace',
   'director.create',
+  'director.upgrade',
   'director.delete',
 ]
 const statuses: [string, string][] = [
