@@ -60,3 +60,16 @@ func TestApplianceReadsWhatADirectorTellsIt(t *testing.T) {
 		t.Error("a seed without a name and a certificate was rendered")
 	}
 }
+
+// Another VM in front of a data disk is told nothing that the disk could contradict.
+func TestApplianceIsToldNothingAgain(t *testing.T) {
+	t.Parallel()
+	seed, err := cloudinit.RenderApplianceAgain("m1")
+	if err != nil || seed.Empty() {
+		t.Fatalf("%+v, %v", seed, err)
+	}
+	given, err := appliance.ParseSeed(appliance.Seed{UserData: seed.UserData, MetaData: seed.MetaData})
+	if err != nil || len(given) > 0 {
+		t.Errorf("it reads %v, %v", given, err)
+	}
+}

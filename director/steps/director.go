@@ -134,12 +134,16 @@ func ownCertificate(m plan.MachineSpec, d model.Director) (pki.Pair, error) {
 	return pair, err
 }
 
-// applianceSeed is what the VM reads at its first boot; nothing once it has booted.
+// applianceSeed is what the VM reads at its first boot. Once it has booted, its data disk has all that: another VM in
+// front of the disk is told nothing but which machine it is.
 func (e vmSteps) applianceSeed(ctx context.Context, p step.VMParams, nic hypervisor.NIC) (hypervisor.Seed, error) {
 	d := *p.Appliance
 	f, err := e.told(ctx, p.Machine, d)
-	if err != nil || f.PasswordHash == "" {
+	if err != nil {
 		return hypervisor.Seed{}, err
+	}
+	if f.PasswordHash == "" {
+		return cloudinit.RenderApplianceAgain(p.Machine.ID)
 	}
 	return cloudinit.RenderAppliance(cloudinit.Appliance{
 		InstanceID: p.Machine.ID, Hostname: d.HostnameOf(p.Machine.Cluster), Address: nic.Addresses[0],

@@ -56,6 +56,9 @@ func (f frail) Ensure(ctx context.Context, s hypervisor.Spec) (vm hypervisor.VM,
 		have, err := f.List(ctx, hypervisor.Filter{Director: s.Key.Director, Machine: s.Key.Machine})
 		if err == nil && len(have) == 0 {
 			*f.seed = string(s.Seed.UserData)
+			if s.Seed.Empty() { // as hypervisors do
+				return errors.New("there is no seed for a new VM")
+			}
 		}
 		if err == nil {
 			vm, err = f.Backend.Ensure(ctx, s)

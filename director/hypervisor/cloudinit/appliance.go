@@ -67,3 +67,10 @@ func RenderAppliance(a Appliance) (hypervisor.Seed, error) {
 	meta, err := encode("", metaData{InstanceID: a.InstanceID, Hostname: a.Hostname})
 	return hypervisor.Seed{MetaData: meta, UserData: user}, err
 }
+
+// RenderApplianceAgain returns the documents for the VM of an appliance whose data disk has its setup already. They say
+// nothing of that: it may have been changed there.
+func RenderApplianceAgain(instanceID string) (hypervisor.Seed, error) {
+	meta, err := encode("", map[string]string{"instance-id": instanceID})
+	return hypervisor.Seed{MetaData: meta, UserData: []byte("#cloud-config\n{}\n")}, err
+}
