@@ -179,10 +179,9 @@ func TestUpgradesOfADirectorThatAreNotPlain(t *testing.T) {
 		"not asked before, as its document says": {
 			func(w *World) { *w.Installed.Director = *w.Cluster.Director }, plan.Request{Unready: true}, 12, 3, "",
 		},
-		"its VM is away": {
-			func(w *World) { w.Machines[0].State = director.MachineIntended }, plan.Request{}, 12, 2,
-			"an earlier plan has taken the VM away",
-		},
+		"its VM is away": {func(w *World) {
+			w.Machines[0].State = director.MachineIntended
+		}, plan.Request{}, 12, 2, "an earlier plan has taken the VM away"},
 		"it went back before": {func(w *World) { w.Gone = "p0" }, plan.Request{}, 13, 2, "plan p0 began the same upgrade"},
 		"a copy is left": {func(w *World) {
 			w.Disks = []director.KeptDisk{{ID: "c1.kaas-data", Plan: "p0", Machine: "c1", CopyOf: "m1.kaas-data"}}

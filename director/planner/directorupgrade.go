@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -73,14 +72,14 @@ func (w World) remade(row director.Machine) sized {
 func (d *draft) sayUpgrade(m sized, there bool) {
 	was, is := d.w.Installed.Director, d.w.Cluster.Director
 	d.Summary = fmt.Sprintf(
-		"Upgrade director %s: its VM is made again of image %.12s with %d vCPU and %s, in front of the same data disk; "+
-			"before it was of image %.12s with %d vCPU and %s.",
+		"Upgrade director %s: its VM is made again of image %.12s with %d vCPU and %s, in front of the same data disk"+
+			"; before it was of image %.12s with %d vCPU and %s.",
 		m.Name, is.Image.SHA256, is.CPUs, is.Memory, was.Image.SHA256, was.CPUs, was.Memory,
 	)
 	d.Approvals = append(d.Approvals,
 		fmt.Sprintf("it stops director %s: nothing manages its clusters until its new VM is ready", m.Name),
-		fmt.Sprintf("should the new VM not become ready, the one of image %.12s is made again with the data of before: "+
-			"what the new one has written is lost then", was.Image.SHA256),
+		fmt.Sprintf("should the new VM not become ready, the one of image %.12s is made again with the data of before"+
+			": what the new one has written is lost then", was.Image.SHA256),
 	)
 	if !there {
 		d.warn("an earlier plan has taken the VM away, so the director is not asked before whether it is ready")
@@ -129,7 +128,7 @@ func (d *builder) copied(kind string, m sized, need string, in group) string {
 	}
 	s := in.step(kind, m.Name, title+m.Name)
 	s.Needs, s.Effects = []string{need}, []plan.Effect{effect}
-	s.Params = encode(step.CopyParams{Machine: plan.SpecOf(m.Machine), Size: model.Size(m.DataDisk)})
+	s.Params = encode(step.CopyParams{Machine: plan.SpecOf(m.Machine), Size: m.DataDisk})
 	s.Attempts, s.Timeout, s.Estimate = 3, 4*time.Hour, time.Minute
 	return d.add(s)
 }

@@ -108,7 +108,7 @@ func newUpgrade(t *testing.T, c *cutter, good bool) upgraded {
 		}
 		return asked(ctx, m, hostname, certificate)
 	}
-	u.frail.cutter, u.frail.disks, u.frail.seed = c, keptDisks{}, new(string)
+	u.cutter, u.disks, u.seed = c, keptDisks{}, new(string)
 	u.Backends, u.Ledger, u.Secrets, u.Directors, u.Disks = oneBackend{u.frail}, u.frail, u.frail, u.frail, u.frail
 	u.plan = upgradePlan(t, own, next)
 	return u
@@ -239,7 +239,7 @@ func (u upgraded) ends(t *testing.T, good bool, ended plan.Event, s plan.State) 
 		!strings.Contains(ended.Hint, "directorctl director upgrade outer")) {
 		t.Errorf("it ended with %+v: %+v", ended, s.Steps)
 	}
-	vms, err := u.Backend.List(t.Context(), hypervisor.Filter{Director: "d1"})
+	vms, err := u.List(t.Context(), hypervisor.Filter{Director: "d1"})
 	if err != nil || len(vms) != 1 || vms[0].Power != hypervisor.PowerOn || vms[0].CPUs != cpus {
 		t.Fatalf("VMs %+v, %v", vms, err)
 	}
