@@ -62,6 +62,18 @@ const certificateLife = 825 * 24 * time.Hour
 // directorSteps make the VMs of other directors.
 type directorSteps struct{ vmSteps }
 
+func (e directorSteps) handlers() map[string]plan.Handler {
+	return map[string]plan.Handler{
+		step.DirectorCheck:  handler(e.check),
+		step.DirectorReady:  handler(e.ready),
+		step.DirectorRecord: plan.Recording{Handler: handler(e.record)},
+		step.DirectorForget: handler(e.forget),
+		step.CopyMake:       handler(e.copyMake),
+		step.CopyRestore:    handler(e.copyRestore),
+		step.CopyDelete:     handler(e.copyDelete),
+	}
+}
+
 // DirectorCertificate returns the certificate that the VM on the machine was given, in PEM; "" before it was made.
 func (e Env) DirectorCertificate(ctx context.Context, machine string) (string, error) {
 	f, err := e.knownFirstBoot(ctx, machine)

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"log/slog"
+	"maps"
 	"net/netip"
 	"path/filepath"
 	"slices"
@@ -224,8 +225,8 @@ func Handlers(env Env) map[string]plan.Handler {
 	}
 	env.facts = &factsCache{}
 	env.rendering = make(chan struct{}, max(1, cores.Count()-1))
-	vms, clusters, directors := vmSteps{env}, kubeSteps{env}, directorSteps{vmSteps{env}}
-	return map[string]plan.Handler{
+	vms, clusters := vmSteps{env}, kubeSteps{env}
+	all := map[string]plan.Handler{
 		step.ReleasePush:      handler(env.releasePush),
 		step.NetworkEnsure:    handler(env.networkEnsure),
 		step.NetworkDelete:    handler(env.networkDelete),
@@ -262,17 +263,12 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.AuthorityAgree:   handler(env.authorityAgree),
 		step.SSHAuthority:     handler(env.changeSSHAuthority),
 		step.DirectorBackup:   handler(env.directorBackup),
-		step.DirectorCheck:    handler(directors.check),
-		step.DirectorReady:    handler(directors.ready),
-		step.DirectorRecord:   plan.Recording{Handler: handler(directors.record)},
-		step.DirectorForget:   handler(directors.forget),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),
-		step.CopyMake:         handler(vms.copyMake),
-		step.CopyRestore:      handler(vms.copyRestore),
-		step.CopyDelete:       handler(vms.copyDelete),
 	}
+	maps.Copy(all, directorSteps{vms}.handlers())
+	return all
 }
 
 // undoable is a handler that can undo its step.
