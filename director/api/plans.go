@@ -159,8 +159,8 @@ func (s *planRoutes) madeAgain(api huma.API, tags []string) {
 // putDocuments registers what a person reads who wants to know what has changed in a document.
 func (s *planRoutes) putDocuments(api huma.API) {
 	operation(s.server, api, huma.Operation{
-		OperationID: "get-plan-documents", Method: http.MethodGet, Path: "/plans/{id}/documents", Tags: []string{"Plans"},
-		Summary: "Show the document that a plan puts into force, and the one before it",
+		OperationID: "get-plan-documents", Method: http.MethodGet, Path: "/plans/{id}/documents",
+		Tags: []string{"Plans"}, Summary: "Show the document that a plan puts into force, and the one before it",
 		Description: "Both are as they were when the plan was made. Documents that a plan only reads are in its " +
 			"models.",
 		Errors: []int{http.StatusNotFound},

@@ -242,8 +242,8 @@ type Effect struct {
 }
 
 // HashOf returns the SHA-256 of c in its canonical JSON form, in hex. The same content gives the same bytes. Estimates
-// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended. So are
-// the director's version and the document before.
+// are left out: they follow what earlier runs took, and a plan does not go out of date because another one ended. The
+// director's version and the document before are left out too.
 func HashOf(c Content) string {
 	c.Estimate, c.DirectorVersion, c.Before, c.Steps = 0, "", nil, slices.Clone(c.Steps)
 	for i := range c.Steps {

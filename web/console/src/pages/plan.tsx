@@ -4,7 +4,7 @@ import { Link, useParams } from 'react-router'
 import { list } from '../api/client'
 import { acts, useMe } from '../app/me'
 import { usePlanEffects, usePlanHead, useSteps } from '../plan/asked'
-import { ended, moving, share, stepPath, troubled, type Plan, type Step } from '../plan/plan'
+import { ended, share, stepPath, troubled, type Plan, type Step } from '../plan/plan'
 import { Alert } from '../ui/alert'
 import { Td, Tr } from '../ui/cells'
 import { Answer, Facts, Page } from '../ui/page'
@@ -75,7 +75,6 @@ function Summary({ plan, mayAct }: { plan: Plan; mayAct: boolean }) {
   const open = plan.status === 'planned' || plan.status === 'approved'
   const effects = usePlanEffects(plan.id)
   const asked = useSteps(plan.id, { status: troubled, limit: 5 }, !open)
-  const running = useSteps(plan.id, { status: ['running', 'undoing'], limit: 20 }, moving.includes(plan.status)).data
   const trouble = list(asked.data?.items)
   return (
     <div className="stack">
@@ -95,55 +94,8 @@ function Summary({ plan, mayAct }: { plan: Plan; mayAct: boolean }) {
       {list(plan.warnings).map((w) => (
         <Alert key={w} isInline variant="warning" title={w} />
       ))}
-      {list(plan.waits).length > 0 && (
-        <Card component="section">
-          <CardTitle component="h2">What it waits for</CardTitle>
-          <CardBody>
-            <Table role="table" aria-label="Waits" variant="compact">
-              <Thead>
-                <Tr>
-                  <Th>Reason</Th>
-                  <Th>Ended by</Th>
-                  <Th>Since</Th>
-                  <Th>Until</Th>
-                </Tr>
-              </Thead>
-              <Tbody>
-                {list(plan.waits).map((w, i) => (
-                  <Tr key={i}>
-                    <Td dataLabel="Reason">
-                      {w.step ? <Link to={stepPath(plan.id, w.step)}>{w.reason}</Link> : w.reason}
-                    </Td>
-                    <Td dataLabel="Ended by">{w.owner ?? '–'}</Td>
-                    <Td dataLabel="Since">
-                      <Time at={w.since} />
-                    </Td>
-                    <Td dataLabel="Until">
-                      <Time at={w.deadline} />
-                    </Td>
-                  </Tr>
-                ))}
-              </Tbody>
-            </Table>
-          </CardBody>
-        </Card>
-      )}
-      {running && running.total > 0 && (
-        <Card component="section">
-          <CardTitle component="h2">Runs now</CardTitle>
-          <CardBody>
-            <ul>
-              {list(running.items).map((s) => (
-                <li key={s.id}>
-                  <Link to={stepPath(plan.id, s.id)}>{s.title}</Link>, for <Time at={s.started_at} />
-                  {s.message && <span className="hint break"> {s.message}</span>}
-                </li>
-              ))}
-            </ul>
-            {running.total > running.items.length && <p>and {running.total - running.items.length} more</p>}
-          </CardBody>
-        </Card>
-      )}
+      <Waits plan={plan} />
+      <RunsNow plan={plan} />
       <Card component="section">
         <CardTitle component="h2">What it does</CardTitle>
         <CardBody className="stack">
@@ -190,6 +142,63 @@ function Summary({ plan, mayAct }: { plan: Plan; mayAct: boolean }) {
         </Card>
       )}
     </div>
+  )
+}
+
+function Waits({ plan }: { plan: Plan }) {
+  if (list(plan.waits).length === 0) return null
+  return (
+    <Card component="section">
+      <CardTitle component="h2">What it waits for</CardTitle>
+      <CardBody>
+        <Table role="table" aria-label="Waits" variant="compact">
+          <Thead>
+            <Tr>
+              <Th>Reason</Th>
+              <Th>Ended by</Th>
+              <Th>Since</Th>
+              <Th>Until</Th>
+            </Tr>
+          </Thead>
+          <Tbody>
+            {list(plan.waits).map((w, i) => (
+              <Tr key={i}>
+                <Td dataLabel="Reason">{w.step ? <Link to={stepPath(plan.id, w.step)}>{w.reason}</Link> : w.reason}</Td>
+                <Td dataLabel="Ended by">{w.owner ?? '–'}</Td>
+                <Td dataLabel="Since">
+                  <Time at={w.since} />
+                </Td>
+                <Td dataLabel="Until">
+                  <Time at={w.deadline} />
+                </Td>
+              </Tr>
+            ))}
+          </Tbody>
+        </Table>
+      </CardBody>
+    </Card>
+  )
+}
+
+function RunsNow({ plan }: { plan: Plan }) {
+  const may = plan.started_at !== undefined && !ended(plan.status)
+  const running = useSteps(plan.id, { status: ['running', 'undoing'], limit: 20 }, may).data
+  if (!may || !running || running.total === 0) return null
+  return (
+    <Card component="section">
+      <CardTitle component="h2">Runs now</CardTitle>
+      <CardBody>
+        <ul>
+          {list(running.items).map((s) => (
+            <li key={s.id}>
+              <Link to={stepPath(plan.id, s.id)}>{s.title}</Link>, for <Time at={s.started_at} />
+              {s.message && <span className="hint break"> {s.message}</span>}
+            </li>
+          ))}
+        </ul>
+        {running.total > running.items.length && <p>and {running.total - running.items.length} more</p>}
+      </CardBody>
+    </Card>
   )
 }
 
