@@ -109,13 +109,15 @@ export function OwnAuthority() {
   )
 }
 
+const follows = { of: 'ok', word: 'follows' }
+const late = { of: 'waiting', word: 'has not taken this stage yet' }
+
 function Followers({ of }: { of: Schemas['AuthorityFollower'][] }) {
   return (
     <ul aria-label="Directors on the database">
       {of.map((d) => (
         <li key={d.name} className="break">
-          <Status of={d.follows ? 'ok' : 'waiting'} word={d.follows ? 'follows' : 'has not taken this stage yet'} />{' '}
-          {d.name}
+          <Status {...(d.follows ? follows : late)} /> {d.name}
         </li>
       ))}
     </ul>
