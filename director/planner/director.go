@@ -73,7 +73,7 @@ func (d *builder) directorReady(m sized, made string, in group) string {
 	s.Needs, s.Params = []string{made}, encode(d.w.directorParams(m))
 	s.Attempts, s.Timeout, s.Estimate = 2, 15*time.Minute, 90*time.Second
 	if in.window != "" { // another VM was there, and clusters wait for it
-		s.Attempts, s.Timeout = 3, 4*time.Minute
+		s.Attempts, s.Timeout = 3, 5*time.Minute
 	}
 	return d.add(s)
 }
