@@ -159,7 +159,10 @@ def upgrades(o: Outer) -> None:
 
 def goes_back(o: Outer) -> None:
     """Make it of an image that does not start: the former one comes back."""
-    sh("qemu-img", "create", "-q", "-f", "qcow2", f"{TOP}/blank.qcow2", "7G")
+    with open(f"{TOP}/blank", "wb") as f:  # a boot sector with no program in it
+        f.write(bytes(510) + b"\x55\xaa")
+        f.truncate(7 << 30)
+    sh("qemu-img", "convert", "-f", "raw", "-O", "qcow2", f"{TOP}/blank", f"{TOP}/blank.qcow2")
     before = backing()
     begins(o, f"{TOP}/blank.qcow2", "vm.remove-undo")
     done = ctl(o.vm, "follow", o.plan())
