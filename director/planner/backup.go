@@ -16,9 +16,7 @@ func Backup(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.backup"
 	name := w.Cluster.Metadata.Name
 	if w.Installed == nil || len(w.masters()) == 0 {
-		return plan.Content{}, conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
+		return plan.Content{}, notInstalled(op, name)
 	}
 	targets := w.Cluster.Cluster.Backup.Targets
 	if len(targets) == 0 {

@@ -463,6 +463,11 @@ func conflict(op, msg, hint string) error {
 	return &director.Error{Kind: director.KindConflict, Op: op, Msg: msg, Hint: hint}
 }
 
+// notInstalled is the error of a request that needs a cluster whose creation has ended.
+func notInstalled(op, cluster string) error {
+	return conflict(op, "cluster "+cluster+" is not installed", "finish its creation first: directorctl plan "+cluster)
+}
+
 // invalid is an error of a request that fits no world.
 func invalid(op, msg, hint string) error {
 	return &director.Error{Kind: director.KindInvalid, Op: op, Msg: msg, Hint: hint}

@@ -23,9 +23,7 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.rotate_certs"
 	name := w.Cluster.Metadata.Name
 	if w.Installed == nil {
-		return plan.Content{}, conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
+		return plan.Content{}, notInstalled(op, name)
 	}
 	if w.Blind != "" && !r.Certificates.Cold {
 		return plan.Content{}, conflict(

@@ -63,9 +63,7 @@ func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
 func (w World) rotatable(op string) (masters, all []sized, err error) {
 	name := w.Cluster.Metadata.Name
 	if w.Installed == nil || len(w.masters()) == 0 {
-		return nil, nil, conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
+		return nil, nil, notInstalled(op, name)
 	}
 	if w.Blind != "" {
 		return nil, nil, conflict(op, "cluster "+name+" does not answer: "+w.Blind, "repair it, and plan again")

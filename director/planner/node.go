@@ -65,9 +65,7 @@ func (w World) checkNodeRequest(r plan.Request) error {
 	case len(r.Nodes) == 0:
 		return invalid(opNode, string(r.Operation)+" names no node", "name one or more")
 	case w.Installed == nil:
-		return conflict(
-			opNode, "cluster "+cluster+" is not installed", "finish its creation first: directorctl plan "+cluster,
-		)
+		return notInstalled(opNode, cluster)
 	case len(r.AdoptDisks) > 0:
 		return invalid(
 			opNode, string(r.Operation)+" makes no new node that could take over a disk",

@@ -94,9 +94,7 @@ func (w World) checkRestore() error {
 		return invalid(op, "the request names no backup", "name one; see: directorctl backup list "+name)
 	}
 	if w.Installed == nil || len(w.masters()) == 0 {
-		return conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
+		return notInstalled(op, name)
 	}
 	if runs, wants := w.Behind(); runs != "" {
 		return conflict(

@@ -15,9 +15,7 @@ func RotatePullPassword(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.rotate"
 	name := w.Cluster.Metadata.Name
 	if w.Installed == nil {
-		return plan.Content{}, conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
+		return plan.Content{}, notInstalled(op, name)
 	}
 	d := w.draft(plan.ClusterRotatePull)
 	d.Request = r

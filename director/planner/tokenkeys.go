@@ -13,9 +13,7 @@ func TokenKeys(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.token_keys"
 	name := w.Cluster.Metadata.Name
 	if w.Installed == nil {
-		return plan.Content{}, conflict(
-			op, "cluster "+name+" is not installed", "finish its creation first: directorctl plan "+name,
-		)
+		return plan.Content{}, notInstalled(op, name)
 	}
 	d := w.draft(plan.ClusterTokenKeys)
 	d.Request = r

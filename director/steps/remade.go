@@ -155,8 +155,9 @@ func (e vmSteps) adoptNode(ctx context.Context, r plan.Run, p step.VMParams, nod
 	switch {
 	case err != nil && director.KindOf(err) == director.KindConflict && away != nil:
 		return director.Errorf(
-			director.KindUnavailable, "vm.boot", "%s has become a node after the bundle that this director was restored "+
-				"from, and it does not answer at %s: %w", m.Name, m.Address, errors.Join(err, away),
+			director.KindUnavailable, "vm.boot",
+			"%s has become a node after the bundle that this director was restored from, and it does not answer at %s: %w",
+			m.Name, m.Address, errors.Join(err, away),
 		)
 	case err != nil && director.KindOf(err) == director.KindConflict:
 		return plan.Park(director.Errorf(

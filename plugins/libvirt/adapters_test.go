@@ -25,8 +25,10 @@ func TestAdaptersOfADomainThatRuns(t *testing.T) {
 </devices></domain>`
 	got, err := adaptersOf(text)
 	want := []hypervisor.Adapter{
-		{MAC: "52:54:00:00:00:01", Network: "demo"}, {MAC: "52:54:00:00:00:02", Network: "nat"},
-		{MAC: "52:54:00:00:00:03", Network: "off"}, {MAC: "52:54:00:00:00:04", Network: "br1"},
+		{MAC: "52:54:00:00:00:01", Network: "demo"},
+		{MAC: "52:54:00:00:00:02", Network: "nat"},
+		{MAC: "52:54:00:00:00:03", Network: "off"},
+		{MAC: "52:54:00:00:00:04", Network: "br1"},
 		{MAC: "52:54:00:00:00:05"},
 	}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {

@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestRestore is the loss of the director, four times in one plan, and then of all masters: their VMs are destroyed behind
-// the director's back, and the cluster is restored on new ones from a backup in a bucket. The workers and their pods
-// stay.
+// TestRestore is the loss of the director, four times in one plan, and then of all masters: their VMs are destroyed
+// behind the director's back, and the cluster is restored on new ones from a backup in a bucket. The workers and their
+// pods stay.
 func TestRestore(t *testing.T) {
 	masters, err := strconv.Atoi(os.Getenv("KAAS_E2E_MASTERS"))
 	if err != nil {
