@@ -156,7 +156,7 @@ func (e vmSteps) adoptNode(ctx context.Context, r plan.Run, p step.VMParams, nod
 	case err != nil && director.KindOf(err) == director.KindConflict && away != nil:
 		return director.Errorf(
 			director.KindUnavailable, "vm.boot",
-			"%s has become a node after the bundle that this director was restored from, and it does not answer at %s: %w",
+			"%s has become a node after the bundle that this director was restored from, and does not answer at %s: %w",
 			m.Name, m.Address, errors.Join(err, away),
 		)
 	case err != nil && director.KindOf(err) == director.KindConflict:
