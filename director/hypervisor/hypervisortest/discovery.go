@@ -11,12 +11,12 @@ import (
 func discoverItems(b bundle) {
 	c := capability[hypervisor.Discoverer](b)
 	v := b.ready(b.b, b.spec("seen"))
-	before := b.Remains(b.T)
+	before := slices.Sorted(slices.Values(b.Remains(b.T)))
 	d, err := c.Discover(b.ctx)
 	if err != nil {
 		b.Fatalf("Discover: %v", err)
 	}
-	if after := b.Remains(b.T); !slices.Equal(before, after) {
+	if after := slices.Sorted(slices.Values(b.Remains(b.T))); !slices.Equal(before, after) {
 		b.Errorf("Discover changed %v to %v", before, after)
 	}
 	if d.Version == "" || len(d.Unseen) != 0 {

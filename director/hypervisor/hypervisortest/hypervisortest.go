@@ -43,7 +43,7 @@ type Subject struct {
 	// WriteDisk writes the text to a data disk that no VM has, and ReadDisk returns what was written last. May be nil.
 	WriteDisk func(t *testing.T, d hypervisor.VolumeInfo, text string)
 	ReadDisk  func(t *testing.T, d hypervisor.VolumeInfo) string
-	// Remains lists all that exists with Director's stamp: VMs, disks, networks, files.
+	// Remains lists all that exists with Director's stamp, in any order: VMs, disks, networks, files.
 	Remains func(t *testing.T) []string
 
 	// NewImage returns an image that does not exist on the hypervisor yet, as a local file. Its removal is the suite's.
