@@ -57,6 +57,11 @@ const (
 	CertificateDatabase CertificateSource = "database" // what the director keeps
 )
 
+// CertificateSources returns every source in a fixed order.
+func CertificateSources() []CertificateSource {
+	return []CertificateSource{CertificateTLS, CertificateFile, CertificateAPI, CertificateDatabase}
+}
+
 // CertificateSight is what one look at one source brought: all certificates there, or why there was none to see.
 type CertificateSight struct {
 	ClusterUID, Cluster, Node string

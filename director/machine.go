@@ -16,6 +16,9 @@ const (
 	RoleDirector Role = "director"
 )
 
+// Roles returns every role in a fixed order.
+func Roles() []Role { return []Role{RoleMaster, RoleWorker, RoleDirector} }
+
 // drillMark ends the uid of a restore drill.
 const drillMark = "-drill"
 
@@ -48,6 +51,11 @@ const (
 	// with this identity, and its addresses are given to no other machine until it was seen to be off.
 	MachineLost MachineState = "lost"
 )
+
+// MachineStates returns every state in the order of a usual life.
+func MachineStates() []MachineState {
+	return []MachineState{MachineIntended, MachinePresent, MachineDeleting, MachineDetached, MachineLost}
+}
 
 // NIC is a further network adapter of a machine, with its own address.
 type NIC struct {

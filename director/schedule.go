@@ -15,6 +15,11 @@ const (
 	RunMissed      RunStatus = "missed"      // no director was running at its time, or the run before had not ended
 )
 
+// RunStatuses returns every status of a run in a fixed order.
+func RunStatuses() []RunStatus {
+	return []RunStatus{RunRunning, RunDone, RunFailed, RunInterrupted, RunMissed}
+}
+
 // ScheduleRun is the record of a slot of a schedule. UID, Slot and Attempt are its key: of all directors that see a
 // slot come, one can store it.
 type ScheduleRun struct {

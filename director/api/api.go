@@ -209,6 +209,8 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	clusters.ownAuthority(api)
 	clusters.capacity(api)
 	clusters.networks(api)
+	describeValues(api.OpenAPI().Components.Schemas)
+	describeProblems(api)
 	return s, engine, api
 }
 

@@ -35,11 +35,7 @@ type kindName string
 
 // Schema returns the schema of the path's part.
 func (kindName) Schema(huma.Registry) *huma.Schema {
-	names := make([]any, 0, len(model.Kinds()))
-	for _, kind := range model.Kinds() {
-		names = append(names, string(kind))
-	}
-	return &huma.Schema{Type: huma.TypeString, Enum: names}
+	return &huma.Schema{Type: huma.TypeString, Enum: valuesOf(model.Kinds())}
 }
 
 type kindInput struct {

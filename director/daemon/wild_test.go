@@ -82,6 +82,7 @@ type wildOperation struct {
 	id, method, path string
 	parameters       []any
 	body             map[string]any // media type -> its schema
+	answers          map[string]any // status -> its answer
 }
 
 func newWild(t *testing.T, c Config, d *Daemon) *wild {
@@ -133,6 +134,7 @@ func newWild(t *testing.T, c Config, d *Daemon) *wild {
 			}
 			op := wildOperation{id: o["operationId"].(string), method: strings.ToUpper(method), path: path}
 			op.parameters, _ = o["parameters"].([]any)
+			op.answers, _ = o["responses"].(map[string]any)
 			if body, ok := o["requestBody"].(map[string]any); ok {
 				op.body, _ = body["content"].(map[string]any)
 			}
@@ -171,6 +173,9 @@ func (w *wild) ask(t *testing.T, g *generator) {
 		t.Errorf("%s: %d comes as %q: %s", shown, resp.StatusCode, resp.Header.Get("Content-Type"), body)
 	case json.Unmarshal(body, &problem) != nil || problem.Kind == "" || problem.Detail == "":
 		t.Errorf("%s: %d is no problem: %s", shown, resp.StatusCode, body)
+	}
+	for _, wrong := range g.unlikeAnswer(o, resp, body) {
+		t.Errorf("%s: the answer is not as it is described: %s", shown, wrong)
 	}
 	w.Lock()
 	defer w.Unlock()

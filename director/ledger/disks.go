@@ -26,6 +26,13 @@ const (
 	DiskGoing   DiskState = "going"   // its deletion was asked for and has not come to its end
 )
 
+// DiskStates returns every state in a fixed order.
+func DiskStates() []DiskState {
+	return []DiskState{
+		DiskKept, DiskTaken, DiskLost, DiskForeign, DiskOrphan, DiskMissing, DiskCopy, DiskGoing,
+	}
+}
+
 // Disk is a disk that outlived its VM, as the ledger and the hypervisor have it.
 type Disk struct {
 	director.KeptDisk

@@ -233,9 +233,14 @@ func (s Step) Class() string {
 // VerbEvict is the effect of a drain: pods of the node with that name move away.
 const VerbEvict = "evict"
 
+// Verbs returns what steps can do to the world.
+func Verbs() []string {
+	return []string{"create", "change", "delete", "keep", "restart", VerbEvict, "fence", "read"}
+}
+
 // Effect is one thing that a step changes in the world, for the reader of the plan.
 type Effect struct {
-	Verb   string `json:"verb"`   // create, change, delete, keep, restart, evict, fence
+	Verb   string `json:"verb"`   // one of Verbs
 	Object string `json:"object"` // vm, network, volume, image, file, api, registry, address
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`

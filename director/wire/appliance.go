@@ -30,7 +30,7 @@ type ApplianceRoot struct {
 
 // ApplianceChange is one change of the root.
 type ApplianceChange struct {
-	Verb     string         `json:"verb,omitempty" doc:"upgrade or rollback."`
+	Verb     string         `json:"verb,omitempty" enum:"upgrade,rollback"`
 	By       string         `json:"by,omitempty"`
 	Task     string         `json:"task,omitempty" doc:"Of an outer plan that asked for it."`
 	Stage    string         `json:"stage" enum:"checking,writing,draining,saving,trying,done,failed"`

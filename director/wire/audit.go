@@ -14,7 +14,7 @@ type AuditEntry struct {
 	Actor   string    `json:"actor" doc:"User or schedule; empty for a request without a valid token."`
 	Action  string    `json:"action" doc:"What was tried."`
 	Object  string    `json:"object" doc:"Kind/name."`
-	Outcome string    `json:"outcome,omitempty" doc:"ok, refused or failed."`
+	Outcome string    `json:"outcome,omitempty" enum:"ok,refused,failed"`
 	Problem string    `json:"problem,omitempty" doc:"Kind of the error."`
 	Source  string    `json:"source,omitempty" doc:"Address of the client."`
 	Request string    `json:"request,omitempty" doc:"Id of the request, which is also in the log."`

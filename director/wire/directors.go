@@ -25,7 +25,7 @@ type DirectorVM struct {
 	Generation  int64     `json:"generation" doc:"Generation of its document."`
 	CreatedAt   time.Time `json:"created_at" doc:"When its document was stored first."`
 	Provider    string    `json:"provider"`
-	Status      string    `json:"status" doc:"absent, creating, ready (it was when its VM was made), or deleting. It is not asked."`
+	Status      string    `json:"status" enum:"absent,creating,ready,deleting" doc:"ready: it was when its VM was made. It is not asked."`
 	Host        string    `json:"host,omitempty" doc:"Hypervisor host of its VM."`
 	Address     string    `json:"address,omitempty"`
 	Endpoint    string    `json:"endpoint,omitempty" doc:"Of its pages and its API, by its host name. Absent before it was ready."`

@@ -8,7 +8,7 @@ type Disk struct {
 	Provider  string     `json:"provider"`
 	Host      string     `json:"host,omitempty" doc:"Absent if every host of the provider reaches it."`
 	Name      string     `json:"name" doc:"On the hypervisor."`
-	State     string     `json:"state" doc:"kept, taken, lost, copy, foreign, orphan, missing or going."`
+	State     string     `json:"state"`
 	Cluster   string     `json:"cluster,omitempty" doc:"Of the node that left it behind."`
 	Pool      string     `json:"pool,omitempty"`
 	Node      string     `json:"node,omitempty"`

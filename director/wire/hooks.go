@@ -15,7 +15,7 @@ type Hooks struct {
 type Hook struct {
 	Name   string   `json:"name"`
 	URL    string   `json:"url"`
-	Mode   string   `json:"mode"`
+	Mode   string   `json:"mode" enum:"block,notify"`
 	Phases []string `json:"phases"`
 	Gone   bool     `json:"gone" doc:"The endpoint has answered 410: nothing is sent to it before its document changes or a test succeeds."`
 }

@@ -8,13 +8,13 @@ type VM struct {
 	Host        string `json:"host,omitempty"`
 	ID          string `json:"id,omitempty" doc:"The hypervisor's id; absent for a row whose VM was not seen."`
 	Name        string `json:"name"`
-	Power       string `json:"power,omitempty" doc:"on or off."`
+	Power       string `json:"power,omitempty" enum:"on,off"`
 	Owner       string `json:"owner" doc:"ledger, fenced, orphan or stranger."`
 	Director    string `json:"director,omitempty" doc:"Id of the director that it is stamped with."`
 	Machine     string `json:"machine,omitempty" doc:"Id of its row, or the one that it is stamped with."`
 	Cluster     string `json:"cluster,omitempty"`
 	Address     string `json:"address,omitempty"`
-	State       string `json:"state,omitempty" doc:"Of its row: intended, present, deleting or detached."`
+	State       string `json:"state,omitempty" doc:"Of its row."`
 	CPUs        int    `json:"cpus,omitempty"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
 }
@@ -44,7 +44,7 @@ type Audit struct {
 
 // Finding is one disagreement between the ledger and a hypervisor.
 type Finding struct {
-	Kind     string `json:"kind" doc:"twin, fenced, lost-host, orphan, ghost, stranger, drift, orphan-disk or ghost-disk."`
+	Kind     string `json:"kind"`
 	Provider string `json:"provider"`
 	Host     string `json:"host,omitempty"`
 	VM       string `json:"vm,omitempty" doc:"The hypervisor's id of the VM; absent for a ghost and for disks."`

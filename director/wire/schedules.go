@@ -26,7 +26,7 @@ type ScheduleRun struct {
 	Attempt    int        `json:"attempt" doc:"From 1; a repeatable job whose director died has more."`
 	Job        string     `json:"job"`
 	By         string     `json:"by,omitempty" doc:"Who asked for it; absent for a slot of the schedule."`
-	Status     string     `json:"status" doc:"running, done, failed, interrupted or missed."`
+	Status     string     `json:"status"`
 	Missed     int        `json:"missed,omitempty" doc:"How many slots a missed run is about."`
 	StartedAt  *time.Time `json:"started_at,omitempty"`
 	FinishedAt *time.Time `json:"finished_at,omitempty"`

@@ -9,7 +9,7 @@ import (
 // User is a user of the director.
 type User struct {
 	Name               string     `json:"name"`
-	Role               string     `json:"role" doc:"admin, operator, user, auditor or none."`
+	Role               string     `json:"role"`
 	MustChangePassword bool       `json:"must_change_password" doc:"The user has a one-time password."`
 	FullName           string     `json:"full_name,omitempty" doc:"As the directory has it."`
 	Provider           string     `json:"provider,omitempty" doc:"IdentityProvider that keeps the user; absent for local users."`

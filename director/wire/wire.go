@@ -81,14 +81,14 @@ type Session struct {
 	Token              string    `json:"token" doc:"Bearer token. It is shown this once."`
 	ExpiresAt          time.Time `json:"expires_at" doc:"When it ends."`
 	User               string    `json:"user" doc:"Whose it is."`
-	Role               string    `json:"role" doc:"admin, operator, user, auditor or none."`
+	Role               string    `json:"role"`
 	MustChangePassword bool      `json:"must_change_password" doc:"Until the password is changed, only that is allowed."`
 }
 
 // Me says who asks.
 type Me struct {
 	User               string    `json:"user"`
-	Role               string    `json:"role" doc:"admin, operator, user, auditor or none."`
+	Role               string    `json:"role"`
 	MustChangePassword bool      `json:"must_change_password"`
 	Kind               string    `json:"kind" enum:"login,browser,api" doc:"What shows the token: a program after a login, a browser, or a program on its own."`
 	Scope              string    `json:"scope" enum:"all,read,phases" doc:"What the token can be used for."`
@@ -160,7 +160,7 @@ type Applied struct {
 type Change struct {
 	Kind   string `json:"kind"`
 	Name   string `json:"name"`
-	Action string `json:"action" doc:"created, changed or unchanged."`
+	Action string `json:"action" enum:"created,changed,unchanged"`
 	Diff   string `json:"diff,omitempty" doc:"Line diff of the YAML form, for changed."`
 }
 
@@ -209,7 +209,7 @@ type Cluster struct {
 	Name       string    `json:"name"`
 	Project    string    `json:"project,omitempty" doc:"Project that it belongs to."`
 	Generation int64     `json:"generation" doc:"Generation of its document."`
-	Status     string    `json:"status" doc:"absent, creating, unfinished (machines are there and no cluster), ready, changing, deleting, or failed (its creation or deletion). A cluster whose last work on nodes has failed is ready, and shows that plan."`
+	Status     string    `json:"status" enum:"absent,creating,unfinished,ready,changing,deleting,failed" doc:"unfinished: machines are there and no cluster. failed: its creation or deletion has. A cluster whose last work on nodes has failed is ready, and shows that plan."`
 	Release    string    `json:"release,omitempty" doc:"That its document names."`
 	Version    string    `json:"version,omitempty" doc:"Of Kubernetes that is installed. Absent while nothing is, and if its release is gone."`
 	CreatedAt  time.Time `json:"created_at" doc:"When its document was stored first."`
@@ -248,12 +248,12 @@ type Facets struct {
 // Machine is one VM of a cluster.
 type Machine struct {
 	Name        string `json:"name"`
-	Role        string `json:"role" doc:"master or worker."`
+	Role        string `json:"role"`
 	Pool        string `json:"pool,omitempty"`
 	Address     string `json:"address,omitempty"`
 	Host        string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
 	VMID        string `json:"vm_id,omitempty" doc:"The hypervisor's id of it."`
-	State       string `json:"state" doc:"intended, present or deleting."`
+	State       string `json:"state" doc:"Of its row in the ledger."`
 	CPUs        int    `json:"cpus,omitempty"`
 	MemoryBytes int64  `json:"memory_bytes,omitempty"`
 	// Interfaces are the further adapters.
@@ -262,7 +262,7 @@ type Machine struct {
 
 // Interface is a network adapter of a machine.
 type Interface struct {
-	Role    string `json:"role" doc:"services or storage."`
+	Role    string `json:"role" enum:"services,storage"`
 	Network string `json:"network"`
 	Address string `json:"address"`
 	MAC     string `json:"mac"`
@@ -271,15 +271,15 @@ type Interface struct {
 // Node is one node of a cluster: what the director, the hypervisor and the cluster itself say of it.
 type Node struct {
 	Name    string `json:"name"`
-	Role    string `json:"role" doc:"master or worker."`
+	Role    string `json:"role"`
 	Pool    string `json:"pool,omitempty"`
 	Address string `json:"address,omitempty"`
 	Host    string `json:"host,omitempty" doc:"Hypervisor host that it runs on."`
 	// HostLost is of the host, and not of the node.
 	HostLost bool   `json:"host_lost,omitempty" doc:"Its host was declared lost."`
 	HostDown string `json:"host_down,omitempty" doc:"Why its host does not answer. Absent if it does, or was declared lost."`
-	State    string `json:"state" doc:"Of the machine: intended, present, deleting or detached."`
-	Power    string `json:"power,omitempty" doc:"Of the VM: on, off or missing. Absent if the hypervisor could not be asked."`
+	State    string `json:"state" doc:"Of the machine."`
+	Power    string `json:"power,omitempty" enum:"on,off,missing" doc:"Of the VM. Absent if the hypervisor could not be asked."`
 	KeptBy   string `json:"kept_by,omitempty" doc:"Who keeps its VM outside of the cluster. No plan takes that VM for surplus; a plan that needs one more node brings it back."`
 	Version  string `json:"version,omitempty" doc:"That it was brought to as a member. Absent while it is none."`
 	Wanted   string `json:"wanted,omitempty" doc:"Version of the cluster's document."`
@@ -393,7 +393,7 @@ type PlanSummary struct {
 	Hash            string     `json:"hash" doc:"SHA-256 of all that a run depends on."`
 	CreatedAt       time.Time  `json:"created_at"`
 	CreatedBy       string     `json:"created_by"`
-	Status          string     `json:"status" doc:"planned, approved, running, paused, cancelling, cancelled, parked, failed, undoing, undone, done or discarded."`
+	Status          string     `json:"status"`
 	Message         string     `json:"message,omitempty" doc:"Why it has its status."`
 	Hint            string     `json:"hint,omitempty" doc:"What to do next."`
 	StartedAt       *time.Time `json:"started_at,omitempty"`
@@ -457,7 +457,7 @@ type Step struct {
 	Attempts        int             `json:"attempts" doc:"How often an error is tried in all."`
 	TimeoutSeconds  float64         `json:"timeout_seconds" doc:"Of one attempt."`
 	EstimateSeconds float64         `json:"estimate_seconds"`
-	Status          string          `json:"status" doc:"pending, running, waiting, parked, done, skipped, failed, undo_due, undoing, undone or stuck."`
+	Status          string          `json:"status"`
 	Attempt         int             `json:"attempt" doc:"Of the current or last run; 0 before the first."`
 	Failures        int             `json:"failures" doc:"Errors so far."`
 	Since           *time.Time      `json:"since,omitempty" doc:"Of the status."`
@@ -471,7 +471,7 @@ type Step struct {
 
 // Effect is one thing that a step changes in the world.
 type Effect struct {
-	Verb   string `json:"verb" doc:"create, change, delete, keep, restart, evict or fence."`
+	Verb   string `json:"verb"`
 	Object string `json:"object" doc:"vm, network, volume, image, file, api, registry or address."`
 	Name   string `json:"name"`
 	Detail string `json:"detail,omitempty"`

@@ -1,6 +1,7 @@
 import type { Schemas } from './client'
 
-export type Problem = Schemas['Problem']
+// A problem that the console found itself is local.
+export type Problem = Omit<Schemas['Problem'], 'kind'> & { kind: Schemas['Problem']['kind'] | 'local' }
 
 // problemOf returns what went wrong as the API tells it, whatever was thrown.
 export function problemOf(err: unknown): Problem {

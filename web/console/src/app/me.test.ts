@@ -1,7 +1,7 @@
 import { expect, test } from 'vitest'
 import { acts, edits, sees, type Me } from './me'
 
-const me = (role: string, more: Partial<Me> = {}): Me => ({
+const me = (role: Me['role'], more: Partial<Me> = {}): Me => ({
   user: 'ann',
   role,
   kind: 'browser',
@@ -15,7 +15,7 @@ const me = (role: string, more: Partial<Me> = {}): Me => ({
 
 test('what a role is offered', () => {
   const offered = Object.fromEntries(
-    ['admin', 'operator', 'auditor', 'user', 'none'].map((r) => [
+    (['admin', 'operator', 'auditor', 'user', 'none'] as const).map((r) => [
       r,
       [sees(me(r), 'activity'), sees(me(r), 'infrastructure'), acts(me(r)), edits(me(r))],
     ]),

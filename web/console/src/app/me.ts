@@ -19,7 +19,7 @@ export function sees(me: Me, what: 'users' | 'activity' | 'infrastructure' | 'sc
     case 'activity':
       return me.role === 'admin' || me.role === 'auditor'
     default:
-      return me.role !== 'none' && me.role !== ''
+      return me.role !== 'none'
   }
 }
 

@@ -1,7 +1,18 @@
 import { describe, expect, test } from 'vitest'
-import { counted, effectsOf, lossFirst, phaseOf, share, timelineOf, verbsOf, type Step } from './plan'
+import {
+  counted,
+  effectsOf,
+  lossFirst,
+  phaseOf,
+  share,
+  timelineOf,
+  verbsOf,
+  type Effect,
+  type Plan,
+  type Step,
+} from './plan'
 
-function step(id: string, kind: string, status: string, more: Partial<Step> = {}): Step {
+function step(id: string, kind: Step['kind'], status: Step['status'], more: Partial<Step> = {}): Step {
   return {
     id,
     kind,
@@ -27,7 +38,7 @@ describe('effectsOf', () => {
       { verb: 'delete', object: 'vm', name: 'n2', detail: 'with its disk' },
       { verb: 'unheard of', object: 'vm', name: 'n3' },
       { verb: 'evict', object: 'api', name: 'p' },
-    ]
+    ] as Effect[]
     expect(lossFirst(effectsOf(effects))).toEqual([
       { verb: 'unheard of', object: 'vm', total: 1, names: ['n3'] },
       { verb: 'delete', object: 'vm', total: 1, names: ['n2 (with its disk)'] },
@@ -53,7 +64,7 @@ test('verbsOf: a plan that destroys nothing needs no approval', () => {
   expect(verbsOf({ status: 'planned', approvals: [] })).toEqual(['start', 'discard'])
   expect(verbsOf({ status: 'planned', approvals: ['it destroys'] })).toEqual(['approve', 'start', 'discard'])
   expect(verbsOf({ status: 'done', approvals: [] })).toEqual([])
-  expect(verbsOf({ status: 'a status of a later version', approvals: [] })).toEqual([])
+  expect(verbsOf({ status: 'a status of a later version' as string as Plan['status'], approvals: [] })).toEqual([])
 })
 
 test('share is whole only when all is done', () => {
@@ -64,10 +75,10 @@ test('share is whole only when all is done', () => {
 test('timelineOf: what has run, by its beginning', () => {
   const at = (second: number) => new Date(Date.UTC(2026, 0, 1, 0, 0, second)).toISOString()
   const steps = [
-    step('later', 'k', 'running', { started_at: at(50) }),
-    step('first', 'k', 'done', { started_at: at(0), finished_at: at(25) }),
-    step('skewed', 'k', 'done', { started_at: at(60), finished_at: at(55) }), // a clock was set back
-    step('never', 'k', 'pending'),
+    step('later', 'ansible.play', 'running', { started_at: at(50) }),
+    step('first', 'ansible.play', 'done', { started_at: at(0), finished_at: at(25) }),
+    step('skewed', 'ansible.play', 'done', { started_at: at(60), finished_at: at(55) }), // a clock was set back
+    step('never', 'ansible.play', 'pending'),
   ]
   const bars = timelineOf({ started_at: at(0) }, steps, new Date(at(100)))
   expect(bars.map((b) => [b.step.id, b.after, b.took, b.from, b.width])).toEqual([

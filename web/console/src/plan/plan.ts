@@ -33,10 +33,11 @@ export const ended = (status: string) => ['done', 'undone', 'discarded'].include
 const effectOrder = ['delete', 'fence', 'evict', 'restart', 'change', 'create', 'keep']
 
 // The names of a group have their details, and are in the order of the steps. There may be more than these.
+export type Effect = Schemas['Effect']
 export type EffectGroup = Schemas['EffectGroup']
 
 // effectsOf gathers effects by what they do to what.
-export function effectsOf(effects: Schemas['Effect'][]): EffectGroup[] {
+export function effectsOf(effects: Effect[]): EffectGroup[] {
   const groups = new Map<string, EffectGroup>()
   for (const e of effects) {
     const key = `${e.verb} ${e.object}`
