@@ -209,8 +209,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	clusters.ownAuthority(api)
 	clusters.capacity(api)
 	clusters.networks(api)
-	describeValues(api.OpenAPI().Components.Schemas)
-	describeProblems(api)
+	completeDescription(api)
 	return s, engine, api
 }
 

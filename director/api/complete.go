@@ -62,6 +62,12 @@ func valuesOf[T ~string](list []T) []any {
 	return out
 }
 
+// completeDescription adds what registrations do not say.
+func completeDescription(api huma.API) {
+	describeValues(api.OpenAPI().Components.Schemas)
+	describeProblems(api)
+}
+
 // describeValues writes those values into the description. It panics if there is no such field.
 func describeValues(all huma.Registry) {
 	schemas := all.Map()
