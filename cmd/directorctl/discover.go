@@ -91,7 +91,8 @@ func (a *providerCommands) discovered(
 			return wire.Discovery{}, err
 		}
 	}
-	return api.DiscoverDraft(cmd.Context(), src.text.Bytes(), o.user, password)
+	v, err := api.DiscoverDraft(cmd.Context(), src.text.Bytes(), o.user, password)
+	return v, src.translate(err)
 }
 
 func (a *providerCommands) printDiscovery(v wire.Discovery) {

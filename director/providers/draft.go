@@ -98,7 +98,7 @@ func (s *Service) accounts(ctx context.Context, name string, p model.Provider, d
 // draft reads the one document of the text. What is not needed to ask is left out, so that nothing is wrong with it.
 func (s *Service) draft(d Draft) (model.Document, error) {
 	const op = "providers.discover_draft"
-	docs, err := model.ParsePart(d.Text, "document")
+	docs, err := model.ParsePart(d.Text, "input")
 	if err != nil {
 		return model.Document{}, err
 	}
