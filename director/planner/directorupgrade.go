@@ -72,8 +72,7 @@ func (w World) remade(row director.Machine) sized {
 func (d *draft) sayUpgrade(m sized, there bool) {
 	was, is := d.w.Installed.Director, d.w.Cluster.Director
 	d.Summary = fmt.Sprintf(
-		"Upgrade director %s: its VM is made again of image %.12s with %d vCPU and %s, in front of the same data disk"+
-			"; before it was of image %.12s with %d vCPU and %s.",
+		"Upgrade director %s to image %.12s, %d vCPU and %s (now %.12s, %d vCPU and %s).",
 		m.Name, is.Image.SHA256, is.CPUs, is.Memory, was.Image.SHA256, was.CPUs, was.Memory,
 	)
 	d.Approvals = append(d.Approvals,
