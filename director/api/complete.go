@@ -2,6 +2,7 @@ package api
 
 import (
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -89,13 +90,15 @@ func describeProblems(api huma.API) {
 	problems := map[string]*huma.MediaType{"application/problem+json": {Schema: schemaOf[wire.Problem](api)}}
 	for _, path := range api.OpenAPI().Paths {
 		for _, op := range []*huma.Operation{path.Get, path.Put, path.Post, path.Delete, path.Patch} {
-			switch {
-			case op == nil:
-			case op.Responses["default"] == nil:
-				op.Responses["default"] = &huma.Response{Description: "Any other problem.", Content: problems}
-			case op.Responses["default"].Content == nil:
-				op.Responses["default"].Content = problems
+			if op == nil {
+				continue
 			}
+			if op.Responses["default"] == nil {
+				op.Responses["default"] = &huma.Response{
+					Description: "Any other problem.", Content: map[string]*huma.MediaType{},
+				}
+			}
+			maps.Copy(op.Responses["default"].Content, problems)
 		}
 	}
 }

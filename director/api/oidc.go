@@ -65,8 +65,11 @@ func (s *server) providerLogins(api huma.API) {
 	page := func(op huma.Operation) huma.Operation {
 		op.Method, op.Tags, op.DefaultStatus = http.MethodGet, tags, http.StatusSeeOther
 		op.Responses = map[string]*huma.Response{
-			"303":     {Description: "Where the browser goes."},
-			"default": {Description: "A page that says what went wrong."},
+			"303": {Description: "Where the browser goes."},
+			"default": {
+				Description: "A page that says what went wrong, or a problem.",
+				Content:     map[string]*huma.MediaType{"text/html": {}},
+			},
 		}
 		return op
 	}

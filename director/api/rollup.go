@@ -23,7 +23,7 @@ type stepsInput struct {
 	Status   []string `query:"status" maxItems:"20" doc:"Only steps in one of these statuses, separated by commas."`
 	Text     string   `query:"q" maxLength:"200" doc:"Only steps whose id, title, message or node contains this, in any case."`
 	Started  bool     `query:"started" doc:"Only steps that have started."`
-	Sort     string   `query:"sort" enum:"place,started_at" default:"place" doc:"place is the plan's order. started_at is the order in which they started; what has not started comes first."`
+	Sort     string   `query:"sort" enum:"place,started_at" default:"place" doc:"place is the plan's order. With started_at, what has not started comes first."`
 	Continue string   `query:"continue" maxLength:"1024" doc:"Continue where an answer with this continue ended. The filters must be the same."`
 	Fields   []string `query:"fields" maxItems:"50" doc:"Only these fields of each step, separated by commas."`
 	Limit    int      `query:"limit" minimum:"1" maximum:"1000" default:"200" doc:"At most so many."`

@@ -58,7 +58,7 @@ type EffectGroups struct {
 
 // EffectGroup is the effects that do the same to the same kind of object.
 type EffectGroup struct {
-	Verb   string   `json:"verb" doc:"create, change, delete, keep, restart, evict or fence."`
+	Verb   string   `json:"verb"`
 	Object string   `json:"object" doc:"vm, network, volume, image, file, api, registry or address."`
 	Total  int      `json:"total" doc:"How many there are."`
 	Names  []string `json:"names" nullable:"false" doc:"The first of them, each with its detail in parentheses."`

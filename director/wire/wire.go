@@ -387,7 +387,7 @@ type Window struct {
 // PlanSummary is a plan without its steps.
 type PlanSummary struct {
 	ID              string     `json:"id"`
-	Operation       string     `json:"operation" doc:"cluster.create or cluster.delete."`
+	Operation       string     `json:"operation"`
 	Cluster         string     `json:"cluster"`
 	Summary         string     `json:"summary" doc:"One sentence for people."`
 	Hash            string     `json:"hash" doc:"SHA-256 of all that a run depends on."`
