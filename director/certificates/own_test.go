@@ -146,7 +146,8 @@ func TestDirectorsChangeTheirAuthorityTogether(t *testing.T) {
 		if err := other.Follow(t.Context()); err != nil || other.Server.CA() != leader.Server.CA() {
 			t.Errorf("%s: a director does not follow: %v", to, err)
 		}
-		if s, err := other.State(t.Context(), true); err != nil || s.Stage != to || len(s.Directors) != 2 || len(s.Waiting()) > 0 {
+		s, err := other.State(t.Context(), true)
+		if err != nil || s.Stage != to || len(s.Directors) != 2 || len(s.Waiting()) > 0 {
 			t.Errorf("%s: the other director says %+v, %v", to, s, err)
 		}
 	}
