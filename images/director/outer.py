@@ -138,7 +138,7 @@ def begins(o: Outer, image: str, kind: str) -> None:
         f.write(models(image, unsigned="it is made in this test"))
     good("another image is asked for", ctl(o.vm, "apply", "-f", f"{TOP}/models.yaml"))
     good("the list says that the VM is of another one", ctl(o.vm, "director", "list"), "outdated")
-    good("the upgrade is started", ctl(o.vm, "director", "upgrade", "inner", "--yes"), "before it was of image")
+    good("the upgrade is started", ctl(o.vm, "director", "upgrade", "inner", "--yes"), "Upgrade director inner to image")
     wait(f"a step {kind} runs", lambda: o.running(kind))
     o.stop(signal.SIGKILL)
     o.start()
