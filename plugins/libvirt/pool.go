@@ -181,6 +181,7 @@ func (p *pool) room(need int64, disks ...int64) error {
 				WithHint("choose a smaller disk, or a larger pool")
 		}
 	}
+	need = max(need, 0) // a disk may take less than the one that it replaces
 	if p.free < uint64(need) || p.free-uint64(need) < minFree {
 		return director.Errorf(director.KindExhausted, p.op, "the storage pool %q of host %s has %s free, and %s "+
 			"are needed",

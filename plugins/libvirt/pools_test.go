@@ -65,6 +65,41 @@ func withPools(t *testing.T, files, disks string) *fixture {
 	return f
 }
 
+// TestRoom asks a pool whether disks fit into it.
+func TestRoom(t *testing.T) {
+	t.Parallel()
+	p := &pool{
+		h: &host{HostConfig: HostConfig{Name: "lab"}}, name: "default", op: "libvirt.ensure", free: 1 << 30, all: 4 << 30,
+	}
+	tests := []struct {
+		name  string
+		need  int64
+		disks []int64
+		want  string // of the error
+	}{
+		{name: "nothing"},
+		{name: "as much as keeps the reserve", need: 1<<30 - minFree, disks: []int64{4 << 30}},
+		{name: "less than what it replaces", need: -512 << 10},
+		{name: "one byte too much", need: 1<<30 - minFree + 1, want: "has 1.0 GiB free, and 1.0 GiB are needed"},
+		{name: "a disk that never fits", disks: []int64{4<<30 + 1}, want: "a disk of 4.0 GiB does not fit"},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			err := p.room(tt.need, tt.disks...)
+			if tt.want == "" {
+				if err != nil {
+					t.Errorf("there is room, but: %v", err)
+				}
+				return
+			}
+			if director.KindOf(err) != director.KindExhausted || !strings.Contains(err.Error(), tt.want) {
+				t.Errorf("error %v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
 // TestPoolConformance holds the back end to the contract with disks in a volume group, in a pool of files of their own,
 // and on NFS.
 func TestPoolConformance(t *testing.T) {
