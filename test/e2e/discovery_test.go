@@ -39,6 +39,8 @@ type found struct {
 	*suite
 	consul *consultest.Server
 	client *api.Client
+
+	url, ca string // of the program of Consul, for as long as the test runs: a node fetches it again when it rejoins
 }
 
 // TestDiscovery is a cluster and a Consul that find each other: agents on the nodes, Services both ways, and names. Its
@@ -47,6 +49,7 @@ func TestDiscovery(t *testing.T) {
 	s := begin(t, older, suite{workers: 2, spec: discovered})
 	f := found{suite: s, consul: consultest.StartAt(t, here)}
 	f.client = f.consul.Client(t, f.consul.Management)
+	f.url, f.ca = f.files(t)
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates a cluster whose nodes are members of Consul", f.createsMembers},
@@ -106,7 +109,6 @@ func (f found) createsMembers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	url, ca := f.files(t)
 	lines := func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n        ") }
 	f.write("models/consul.yaml", fmt.Sprintf(`apiVersion: kaas/v1
 kind: Consul
@@ -128,8 +130,8 @@ spec:
       sha256: %x
       ca: |
         %s
-`, f.consul.URL, f.consul.DNS, consultest.Name, lines(f.consul.CA), f.consul.Join, url, sha256.Sum256(program),
-		lines(ca)), 0o644)
+`, f.consul.URL, f.consul.DNS, consultest.Name, lines(f.consul.CA), f.consul.Join, f.url, sha256.Sum256(program),
+		lines(f.ca)), 0o644)
 	for name, secret := range map[string]string{"consul-token": f.consul.Management, "consul-gossip": f.consul.Gossip} {
 		f.ctl(t, "provider", "credentials", "set", name, "--user", "director", "--password-file",
 			f.write(name, secret, 0o600))
