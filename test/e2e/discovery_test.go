@@ -221,7 +221,10 @@ func (f found) consulFindsIt(t *testing.T) {
 	})
 	for _, e := range entries {
 		url := fmt.Sprintf("http://%s:%d/", e.Service.Address, e.Service.Port)
-		if out := f.ok(t, time.Minute, "curl", "-sS", "--max-time", "20", url); !strings.HasPrefix(out, "web-") {
+		// Consul may know of the pod a moment before the node's kube-proxy does.
+		out := f.ok(t, time.Minute, "curl", "-sS", "--max-time", "20", "--retry", "20", "--retry-connrefused",
+			"--retry-delay", "1", url)
+		if !strings.HasPrefix(out, "web-") {
 			t.Errorf("%s answers %q", url, out)
 		}
 	}
