@@ -59,8 +59,9 @@ func TestDiscovery(t *testing.T) {
 		{"a worker that was out rejoins as the member that it was", f.memberRejoins},
 		{"another token for all of it", f.renewsTokens},
 		{"members stay who they are over an upgrade", f.membersAreUpgraded},
-		{"deletes everything", s.deletesEverything},
+		{"deletes the cluster", s.deletesCluster},
 		{"Consul has nothing of the cluster any more", f.nothingIsLeft},
+		{"leaves nothing", s.leavesNothing},
 	})
 }
 
@@ -340,7 +341,9 @@ func (f found) tokens(t *testing.T) map[string]bool {
 	return ids
 }
 
+// nothingIsLeft waits until Consul and the director, which still runs, have noticed that the machines are gone.
 func (f found) nothingIsLeft(t *testing.T) {
+	f.wantMembers(t)
 	if left := f.tokens(t); len(left) > 0 {
 		t.Errorf("%d tokens are left", len(left))
 	}
@@ -353,5 +356,4 @@ func (f found) nothingIsLeft(t *testing.T) {
 			t.Errorf("the service %s is left", name)
 		}
 	}
-	f.wantMembers(t)
 }

@@ -435,8 +435,17 @@ func (s *suite) destroyKeptDisks(t *testing.T) {
 }
 
 func (s *suite) deletesEverything(t *testing.T) {
+	s.deletesCluster(t)
+	s.leavesNothing(t)
+}
+
+func (s *suite) deletesCluster(t *testing.T) {
 	s.ctl(t, "delete", "cluster", "demo", "--delete-data", "--yes", "--wait")
 	s.destroyKeptDisks(t)
+}
+
+// leavesNothing deletes the other documents, looks that nothing of the cluster is left, and stops the director.
+func (s *suite) leavesNothing(t *testing.T) {
 	for _, args := range [][]string{{"list", "--all", "--name"}, {"net-list", "--all", "--name"}} {
 		if out := s.virsh(t, args...); out != "" {
 			t.Errorf("virsh %v is not empty:\n%s", args, out)

@@ -41,11 +41,6 @@ func TestAgainstKubeadm(t *testing.T) {
 	}
 }
 
-func (s *suite) deletesCluster(t *testing.T) {
-	s.ctl(t, "delete", "cluster", "demo", "--delete-data", "--yes", "--wait")
-	s.destroyKeptDisks(t)
-}
-
 // preparesFreshNodes replaces the cluster by nodes without one: the plan stops at a value that the control plane does
 // not take.
 func (s *suite) preparesFreshNodes(t *testing.T) {
