@@ -55,6 +55,16 @@ func renewal(c director.Certificate, ended bool) string {
 	return "directorctl certs rotate " + c.Cluster
 }
 
+// stranger says what to do about a certificate that the cluster's authority has not signed.
+func stranger(c director.Certificate) string {
+	next := "see whose machine or which clock it is"
+	if c.Node == "" {
+		return next
+	}
+	return next + "; a node that was away while the authority was changed joins again: directorctl node rejoin " +
+		c.Cluster + " " + c.Node
+}
+
 func findings(list []director.Certificate, now time.Time) []Finding {
 	type at struct{ cluster, node, name string }
 	filed := map[at]director.Certificate{}
@@ -83,7 +93,7 @@ func findings(list []director.Certificate, now time.Time) []Finding {
 		case c.Problem != "" && c.Cluster == "":
 			add("see acme in the director's configuration, and the director's log", "%s", c.Problem)
 		case c.Problem != "":
-			add("see whose machine or which clock it is", "%s", c.Problem)
+			add(stranger(c), "%s", c.Problem)
 		case c.Source == director.CertificateTLS && known && file.Fingerprint != c.Fingerprint:
 			add(rotate, "the one that is served is not the one in %s", file.Place)
 		}

@@ -11,7 +11,7 @@ description:
     authority away that signed a certificate in use on the node. It restarts nothing.
   - C(kubelet) restarts the kubelet if it started before what it trusts was written.
   - C(publish) writes the cluster's authorities into C(cluster-info), waits until every namespace has them in C(kube-root-ca.crt), and replaces the
-    pods of kube-system, one by one, that started before the nodes had them.
+    pods of kube-system, one by one, that started before the nodes had them. Pods on nodes that are not ready stay as they are.
   - C(unused) fails while a certificate of a former authority is in use. It looks at the certificates of the node, and on a master at who came
     to its API server. It changes nothing.
 options:
@@ -108,7 +108,7 @@ import stat
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, clean, existing, run, wait_for, write_atomically
+from ansible.module_utils.kaas import Failure, clean, existing, readiness, run, wait_for, write_atomically
 from ansible.module_utils.kaas_pem import BLOCK, OwnServer, pem_of, signed_by, some, text_of
 
 TRUSTED = re.compile(r"^(\s*certificate-authority-data:\s*)(\S+)[ \t]*$", re.MULTILINE)
@@ -134,6 +134,11 @@ def blocks(text):
 def seconds(stamp):
     """Return a time of the audit log in seconds since 1970."""
     return calendar.timegm(time.strptime(stamp[:19], "%Y-%m-%dT%H:%M:%S"))
+
+
+def owner_of(pod, *kinds):
+    """Return the name of the object of one of the kinds that makes the pod again; empty if there is none."""
+    return next((owner["name"] for owner in pod["metadata"].get("ownerReferences") or [] if owner["kind"] in kinds), "")
 
 
 class Authorities:
@@ -244,11 +249,20 @@ class Authorities:
         if self.args["pods"]:
             self.replace(max(since[0], os.stat(self.path("pki/ca.crt")).st_mtime))
 
+    def kube_system(self, what):
+        """Return the objects of the kinds in kube-system."""
+        return json.loads(self.server.answer("get", what, "--namespace=kube-system", "--output=json"))["items"]
+
+    def away(self):
+        """Return the nodes that are not ready. Their pods neither end nor start, until such a node has joined again."""
+        nodes = json.loads(self.server.answer("get", "nodes", "--output=json"))["items"]
+        return set(node["metadata"]["name"] for node in nodes if readiness(node))
+
     def pods(self):
-        """Return the pods of kube-system that something makes again."""
-        items = json.loads(self.server.answer("get", "pods", "--namespace=kube-system", "--output=json"))["items"]
-        return [pod for pod in items if any(owner["kind"] in ("DaemonSet", "ReplicaSet") for owner in pod["metadata"].get("ownerReferences") or [])
-                and pod["status"].get("phase") == "Running"]
+        """Return the pods of kube-system that something makes again, on nodes that are ready."""
+        away = self.away()
+        return [pod for pod in self.kube_system("pods") if owner_of(pod, "DaemonSet", "ReplicaSet")
+                and pod["status"].get("phase") == "Running" and pod["spec"].get("nodeName") not in away]
 
     def replace(self, since):
         """Replace pods that started before, one by one.
@@ -269,11 +283,16 @@ class Authorities:
                                   "Look at `kubectl -n kube-system get pods`, and run again")
 
     def ready(self, what):
-        """Say whether every object of the kinds in kube-system has all its pods."""
-        for item in json.loads(self.server.answer("get", what, "--namespace=kube-system", "--output=json"))["items"]:
+        """Say whether every object of the kinds in kube-system has all its pods, apart from those of DaemonSets on nodes that are not ready."""
+        away = self.away()
+        lost = [owner_of(pod, "DaemonSet") for pod in self.kube_system("pods") if pod["spec"].get("nodeName") in away] if away else []
+        for item in self.kube_system(what):
             status = item["status"]
-            wanted = status.get("desiredNumberScheduled", 0) if item["kind"] == "DaemonSet" else item["spec"].get("replicas", 1)
-            ready = status.get("numberReady", 0) if item["kind"] == "DaemonSet" else status.get("readyReplicas", 0)
+            if item["kind"] == "DaemonSet":
+                ready = status.get("numberReady", 0)
+                wanted = status.get("desiredNumberScheduled", 0) - lost.count(item["metadata"]["name"])
+            else: # another node gets its pods
+                wanted, ready = item["spec"].get("replicas", 1), status.get("readyReplicas", 0)
             if ready < wanted:
                 return False
         return True

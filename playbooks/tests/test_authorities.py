@@ -112,20 +112,42 @@ esac
         self.assertIn("are in use by ann", self.certs("unused", fails=True, **args)["msg"])
         self.certs("unused", **dict(args, since=now - 1000)) # nothing was seen before that
 
-    def test_publish_replaces_the_network_first(self):
-        """Pods in the network of their node go first: without it no other pod starts or ends. New pods stay."""
-        def pod(name, host_network, created="2020-01-01T00:00:00Z", owner="DaemonSet"):
-            return {"metadata": {"name": name, "creationTimestamp": created, "ownerReferences": [{"kind": owner}]},
-                    "spec": {"hostNetwork": host_network}, "status": {"phase": "Running"}}
+    def publish(self, nodes, pods, daemonsets=(), fails=False):
+        """Publish the authorities in a cluster of such objects. Return the answer, and the pods that were deleted."""
         answers = {
             "configmap": {"data": {"kubeconfig": ""}},
             "configmaps": {"items": [{"metadata": {"namespace": "kube-system"}, "data": {"ca.crt": self.old}}]},
-            "pods": {"items": [pod("a-controller", False, owner="ReplicaSet"), pod("b-network", True), pod("c-proxy", True),
-                               pod("d-new", True, "2099-01-01T00:00:00Z"), pod("e-static", True, owner="Node")]},
-            "daemonsets": {"items": []}, "daemonsets,deployments": {"items": []}}
+            "nodes": {"items": [{"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": ready}]}}
+                                for name, ready in nodes.items()]},
+            "pods": {"items": pods}, "daemonsets": {"items": list(daemonsets)}, "daemonsets,deployments": {"items": list(daemonsets)}}
         for kind, answer in answers.items():
             self.write("answers/" + kind, json.dumps(answer))
         self.program("kubectl", 'shift 3; [ "$1" = delete ] || cat %s/"$2"\n' % self.path("answers"))
-        answer = self.certs("publish", kubectl=self.path("bin/kubectl"), server="https://10.0.0.1:6443", timeout=1)
+        answer = self.certs("publish", fails=fails, kubectl=self.path("bin/kubectl"), server="https://10.0.0.1:6443", timeout=1)
+        return answer, [call.split(" pod ")[1].split()[0] for call in self.calls() if " delete pod " in call]
+
+    @staticmethod
+    def pod(name, host_network, created="2020-01-01T00:00:00Z", owner="DaemonSet", node="m1"):
+        """Return a pod of kube-system."""
+        return {"metadata": {"name": name, "creationTimestamp": created, "ownerReferences": [{"kind": owner, "name": name.rpartition("-")[0]}]},
+                "spec": {"hostNetwork": host_network, "nodeName": node}, "status": {"phase": "Running"}}
+
+    def test_publish_replaces_the_network_first(self):
+        """Pods in the network of their node go first: without it no other pod starts or ends. New pods stay."""
+        answer, deleted = self.publish({"m1": "True"}, [
+            self.pod("a-controller", False, owner="ReplicaSet"), self.pod("b-network", True), self.pod("c-proxy", True),
+            self.pod("d-new", True, "2099-01-01T00:00:00Z"), self.pod("e-static", True, owner="Node")])
         self.assertEqual(answer["did"], ["b-network", "c-proxy", "a-controller"])
-        self.assertEqual([call.split(" pod ")[1].split()[0] for call in self.calls() if " delete pod " in call], answer["did"])
+        self.assertEqual(deleted, answer["did"])
+
+    def test_publish_leaves_nodes_that_are_away(self):
+        """Pods on a node that is away cannot be replaced, and are not waited for. Those that are missing on other nodes are."""
+        pods = [self.pod("network-1", True), self.pod("network-2", True, node="w1")]
+
+        def network(ready):
+            return [{"kind": "DaemonSet", "metadata": {"name": "network"}, "status": {"desiredNumberScheduled": 2, "numberReady": ready}}]
+        nodes = {"m1": "True", "w1": "Unknown"}
+        answer, deleted = self.publish(nodes, pods, network(1))
+        self.assertEqual((answer["did"], deleted), (["network-1"], ["network-1"]))
+        self.assertIn("are not ready within 1 s after network-1", self.publish(nodes, pods, network(0), fails=True)[0]["msg"])
+        self.assertIn("are not ready", self.publish({"m1": "True", "w1": "True"}, pods, network(1), fails=True)[0]["msg"])

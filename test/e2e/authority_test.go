@@ -27,6 +27,7 @@ func TestAuthorities(t *testing.T) {
 		{"changes the front proxy's authority", s.changes("front-proxy-ca", "front-proxy-ca.crt")},
 		{"changes etcd's authority", s.changes("etcd-ca", "etcd/ca.crt")},
 		{"changes the cluster's authority", s.changes("cluster-ca", "ca.crt")},
+		{"changes it again while a worker is away, which joins again", s.changesWithoutAWorker},
 		{"deletes everything", s.deletesEverything},
 	})
 }
@@ -48,22 +49,10 @@ func (s *suite) changesAuthority(t *testing.T, which, file string) {
 		began := time.Now()
 		s.ctl(t, "rotate", which, "demo", "--yes")
 		id := s.newestPlan(t)
-		asks := map[string]string{}
-		if which == "cluster-ca" {
-			asks = map[string]string{"sign": "use", "refuse": "drop"}
-		}
-		for _, stage := range []string{"trust", "sign", "refuse"} {
-			if do := asks[stage]; do != "" {
-				s.agrees(t, id, do)
-			}
-			s.reaches(t, id, "rotate_ca_"+stage+"/demo-master-2")
+		s.stages(t, id, which, func() {
 			s.killDirector()
 			s.startDirector(t)
-			if stage != "refuse" { // what was given out before does not trust the authority, and then is not trusted
-				s.ctl(t, "kubeconfig", "demo", "--admin", "-o", s.path("kubeconfig"), "--ttl", "4h")
-			}
-		}
-		s.ctl(t, "follow", id)
+		})
 		v := s.plan(t, id)
 		s.logSteps(t, v)
 		taken, failed, longest := written()
@@ -73,9 +62,36 @@ func (s *suite) changesAuthority(t *testing.T, which, file string) {
 			t.Errorf("the plan is %s; the API was away for %s", v.Status, longest)
 		}
 	})
+	s.wantAuthority(t, file, former, nodes)
+}
+
+// stages follows the change of an authority to its end, and calls in in the middle of each stage. It agrees where the
+// plan asks, and has another kubeconfig where the former one is of no use.
+func (s *suite) stages(t *testing.T, id, which string, in func()) {
+	t.Helper()
+	asks := map[string]string{}
+	if which == "cluster-ca" {
+		asks = map[string]string{"sign": "use", "refuse": "drop"}
+	}
+	for _, stage := range []string{"trust", "sign", "refuse"} {
+		if do := asks[stage]; do != "" {
+			s.agrees(t, id, do)
+		}
+		s.reaches(t, id, "rotate_ca_"+stage+"/demo-master-2")
+		in()
+		if stage != "refuse" { // what was given out before does not trust the authority, and then is not trusted
+			s.ctl(t, "kubeconfig", "demo", "--admin", "-o", s.path("kubeconfig"), "--ttl", "4h")
+		}
+	}
+	s.ctl(t, "follow", id)
+}
+
+// wantAuthority wants the nodes to trust one authority, the same on all, which is not the former one.
+func (s *suite) wantAuthority(t *testing.T, file, former string, nodes []string) {
+	t.Helper()
 	var first string
 	for _, node := range nodes {
-		now := authorities(node)
+		now := s.onNode(t, node, "cat /etc/kubernetes/pki/"+file)
 		if first == "" {
 			first = now
 		}
@@ -86,6 +102,42 @@ func (s *suite) changesAuthority(t *testing.T, which, file string) {
 	s.kubectl(t, "get", "--raw", "/readyz")
 	s.ctl(t, "certs", "verify", "demo")
 	s.wantNodes(t, s.nodeNames()...)
+}
+
+// changesWithoutAWorker changes the cluster's authority while the worker is off, in all stages. The worker comes back
+// with the former authority: it is not ready, the director says why, and it joins again.
+func (s *suite) changesWithoutAWorker(t *testing.T) {
+	const worker = "demo-worker-1"
+	former := s.onNode(t, worker, "cat /etc/kubernetes/pki/ca.crt")
+	ready := func() bool {
+		return s.kubectl(t, "get", "node", worker, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`) == "True"
+	}
+	file := s.write("kept.yaml", service(s.toolbox(t), "kept", 1, false, "nodeName: demo-master-1"), 0o644)
+	s.kubectl(t, "apply", "-f", file) // the plan asks for the sake of its pod
+	s.kubectl(t, "rollout", "status", "deployment/kept", "--timeout=5m")
+	s.vm(t, "destroy", worker)
+	s.await(t, 5*time.Minute, "the cluster notices that the worker is away", func() bool { return !ready() })
+	out := s.ctl(t, "rotate", "cluster-ca", "demo", "--yes")
+	if !strings.Contains(out, worker+" is not ready and is left out") {
+		t.Errorf("the plan does not say who is left out:\n%s", out)
+	}
+	id := s.newestPlan(t)
+	s.stages(t, id, "cluster-ca", func() {})
+	if v := s.plan(t, id); v.Status != "done" {
+		s.logSteps(t, v)
+		t.Fatalf("the plan is %s", v.Status)
+	}
+	s.vm(t, "start", worker)
+	s.await(t, 5*time.Minute, "the director sees a certificate of the former authority", func() bool {
+		said, code := s.run(t, time.Minute, s.root+"/bin/directorctl", "certs", "verify", "demo")
+		return code != 0 && strings.Contains(said, "directorctl node rejoin demo "+worker)
+	})
+	if ready() {
+		t.Error("a worker with the former authority is ready")
+	}
+	s.timed(t, "node", "rejoin", "demo", worker, "--yes", "--wait")
+	s.kubectl(t, "delete", "-f", file)
+	s.wantAuthority(t, "ca.crt", former, s.nodeNames())
 }
 
 // agrees waits until the change of the cluster's authority asks a person, and has it go on.
