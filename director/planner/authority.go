@@ -41,11 +41,11 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 	name := w.Cluster.Metadata.Name
 	d := w.draft(r.Operation)
 	d.Request = r
-	var needs []string
 	a := authorityRotation{draft: d, which: which, masters: masters}
 	if which == "cluster" {
 		a.workers = d.reachableWorkers()
 	}
+	needs := a.clocks()
 	key, begun := w.Authorities[which].next()
 	if !begun {
 		needs = a.issued(key, needs)
@@ -117,6 +117,16 @@ type authorityRotation struct {
 	which   string
 	masters []sized
 	workers []sized // none unless they have certificates of the authority
+}
+
+// clocks compares the clocks of all nodes before anything is made: a change that stops half way at the one whose clock
+// is off would hold up the cluster's upgrades.
+func (a authorityRotation) clocks() []string {
+	return []string{a.play(playbook{
+		name: "clocks", subject: a.Cluster, title: "Compare the clocks of the nodes",
+		limit: names(slices.Concat(a.masters, a.workers)), estimate: 5 * time.Second,
+		effects: []plan.Effect{{Verb: "read", Object: "node", Name: "all", Detail: "its clock"}},
+	}, nil, group{})}
 }
 
 // issued has the next authority made, or issued.

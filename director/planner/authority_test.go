@@ -36,7 +36,7 @@ func TestAuthorityIsRotated(t *testing.T) {
 		w.Authorities = unchanged()
 		w.Authorities[purposes[tt.operation]] = tt.names
 		c, err := RotateAuthority(w, plan.Request{Operation: tt.operation})
-		want := []string{"backup/demo", "backup.store/offsite"}
+		want := []string{"backup/demo", "backup.store/offsite", "clocks/demo"}
 		if tt.added {
 			want = append(want, "authority.change/add")
 		}

@@ -123,13 +123,13 @@ func (d *draft) certificates(masters, workers []sized, before time.Time) {
 func (d *draft) coldCertificates(masters, workers []sized, before time.Time, needs []string) []string {
 	if len(masters) > 0 {
 		needs = []string{d.renewCertificates(masters, before, true, needs, group{})}
+		d.Approvals = append(
+			d.Approvals, "it restarts the control plane on all masters at once, since their certificates have ended",
+		)
 	}
 	if len(workers) > 0 {
 		needs = []string{d.renewCertificates(workers, before, true, needs, group{})}
 	}
-	d.Approvals = append(
-		d.Approvals, "it restarts the control plane on all masters at once, since their certificates have ended",
-	)
 	return needs
 }
 
@@ -137,7 +137,7 @@ func (d *draft) coldCertificates(masters, workers []sized, before time.Time, nee
 // so all nodes trust and use the new ones at once. What has ended is taken off them in order, when the cluster runs.
 func (d *draft) coldAuthorities(masters, workers []sized, before time.Time) {
 	a := authorityRotation{draft: d, masters: masters}
-	var needs []string
+	needs := a.clocks()
 	ended := slices.Sorted(maps.Keys(d.w.EndedAuthorities))
 	for _, which := range ended {
 		needs = a.cold(which, needs)

@@ -75,6 +75,15 @@ func TestRotateCertificatesCold(t *testing.T) {
 	if len(c.Approvals) != 1 || len(c.Steps[1].Needs) != 1 {
 		t.Errorf("approvals %q, needs %q", c.Approvals, c.Steps[1].Needs)
 	}
+	// Years later, a worker that was away alone has nothing that lasts: no master is touched, and nobody has to agree.
+	w.CertificateEnds = map[string]time.Time{"demo-worker-1": time.Unix(1, 0).AddDate(-5, 0, 0)}
+	for _, name := range []string{"demo-master-1", "demo-master-2", "demo-master-3", "demo-worker-2"} {
+		w.CertificateEnds[name] = time.Unix(1<<40, 0)
+	}
+	c, err = certificatesOf(t, w, plan.Certificates{MadeBefore: time.Unix(1, 0), Cold: true})
+	if diff := cmp.Diff([]string{"rotate_certs/demo-worker-1"}, ids(t, c, err)); diff != "" || len(c.Approvals) != 0 {
+		t.Errorf("a worker alone, -want +got:\n%s; approvals %q", diff, c.Approvals)
+	}
 	w.Installed = nil
 	if _, err := certificatesOf(t, w, plan.Certificates{}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a cluster that is not installed: %v", err)
@@ -144,7 +153,8 @@ func TestEndedAuthorities(t *testing.T) {
 			tt.change(&w)
 		}
 		c, err := certificatesOf(t, w, plan.Certificates{MadeBefore: time.Unix(1, 0), Cold: true})
-		if diff := cmp.Diff(slices.Concat(tt.want...), ids(t, c, err)); diff != "" {
+		want := slices.Concat([]string{"clocks/demo"}, slices.Concat(tt.want...))
+		if diff := cmp.Diff(want, ids(t, c, err)); diff != "" {
 			t.Errorf("%s: -want +got:\n%s", name, diff)
 			continue
 		}

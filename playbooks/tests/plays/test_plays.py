@@ -562,6 +562,14 @@ esac
             self.begin(nodes=[], members=[member(1), member(2), member(3)])
         self.prove("service_account_keys", "m1", begin, verify, pki_sa_key="key", pki_sa_pub="new former", service_account_keys_live=False)
 
+    def test_clocks(self):
+        """One clock that is off by a day is found among all, and named. Nothing changes, and the others are not said to be wrong."""
+        self.prove("clocks", "m1", lambda: self.begin(nodes=[]), lambda: None, least=0)
+        off = "{{ now().strftime('%s') | int - (86400 if inventory_hostname == 'm2' else 0) }}"
+        said = self.play("clocks", "cluster", fails=True, rotate_certs_reference=off)
+        self.assertRegex(said, r"(?s)\[m2\]: FAILED!.*the clock of the node is off by 864\d\d s")
+        self.assertEqual(sorted(re.findall(r"^(\w+) .* failed=0 ", said, re.M)), ["m1", "m3", "w1"])
+
     def test_rotate_ca(self):
         cert = "-----BEGIN CERTIFICATE-----\n%s\n-----END CERTIFICATE-----\n"
         bundles = {"pki_ca_crt": cert % "bmV3" + cert % "b2xk", "pki_etcd_ca_crt": cert % "ZQ==", "pki_front_proxy_ca_crt": cert % "Zg=="}
