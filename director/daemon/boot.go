@@ -255,6 +255,7 @@ func (b *boot) startRounds(ctx context.Context) error {
 	})
 	b.every(ctx, upgradesEvery, "continue the upgrade of this director", b.services.phases.Tick)
 	b.every(ctx, drillsEvery, "end restore drills", b.services.planning.SettleDrills)
+	b.every(ctx, snapshotsEvery, "delete snapshots that upgrades have left", b.services.vms.DropSnapshots)
 	b.every(ctx, observeEvery, "look at nodes", b.services.nodes.Observe)
 	keeper := access.Keeper{Store: b.db, Issuer: b.issuer, Plans: b.services.planning, Now: time.Now, Log: b.log}
 	b.every(ctx, keysEvery, "bring token keys to clusters", keeper.Keep)

@@ -16,8 +16,10 @@ const (
 	peopleEvery   = 20 * time.Second
 	upgradesEvery = 2 * time.Second  // looks whether an outer plan asks for the upgrade of this director
 	drillsEvery   = 10 * time.Second // looks for drills that stopped before their VM was gone
-	keysEvery     = time.Minute      // looks for clusters whose masters have other keys
-	issuerEvery   = 5 * time.Minute  // looks whether signing keys are due
+	// looks for snapshots that upgrades have left.
+	snapshotsEvery = 5 * time.Minute
+	keysEvery      = time.Minute     // looks for clusters whose masters have other keys
+	issuerEvery    = 5 * time.Minute // looks whether signing keys are due
 )
 
 // every runs task once per period until the daemon stops, and waits for the last run. An error is logged, and the next

@@ -163,6 +163,12 @@ type DirectorParams struct {
 	Machine    plan.MachineSpec  `json:"machine"`
 }
 
+// SnapshotPrefix begins the names of the snapshots that upgrades take.
+const SnapshotPrefix = "before-upgrade-"
+
+// SnapshotName is the name of the snapshots of the plan.
+func SnapshotName(plan string) string { return SnapshotPrefix + plan }
+
 // SnapshotParams are the parameters of snapshot.take, snapshot.revert and snapshot.delete. The plan's id is in the name
 // of the snapshot.
 type SnapshotParams struct {

@@ -11,9 +11,6 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// upgradeSnapshot begins the names of the snapshots that upgrades take. The plan's id follows.
-const upgradeSnapshot = "before-upgrade-"
-
 // kept is a VM whose root disk can be kept as it is.
 type kept struct {
 	hypervisor.Snapshots
@@ -53,7 +50,7 @@ func (e vmSteps) kept(ctx context.Context, r plan.Run, p step.SnapshotParams) (k
 			WithHint("compare the ledger with the provider: directorctl vms audit")
 	}
 	id := vms[0].ID
-	return kept{can, vms[0], e.stamp(m.ID), upgradeSnapshot + r.Plan.ID, func(
+	return kept{can, vms[0], e.stamp(m.ID), step.SnapshotName(r.Plan.ID), func(
 		ctx context.Context, to hypervisor.Power,
 	) error {
 		return b.SetPower(ctx, id, to)
@@ -72,7 +69,7 @@ func (e vmSteps) snapshotTake(ctx context.Context, r plan.Run, p step.SnapshotPa
 		return err
 	}
 	for _, s := range have {
-		if !s.Ours || s.Name == k.name || !strings.HasPrefix(s.Name, upgradeSnapshot) {
+		if !s.Ours || s.Name == k.name || !strings.HasPrefix(s.Name, step.SnapshotPrefix) {
 			continue
 		}
 		r.Note(ctx, "deleting the snapshot "+s.Name+" of a former plan")

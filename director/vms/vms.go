@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -62,6 +63,8 @@ type Service struct {
 	disks    Disks
 	director string
 	now      func() time.Time
+
+	dropped sync.Map // ids of plans that have left no snapshot any more
 }
 
 // New returns the service.
