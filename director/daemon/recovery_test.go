@@ -70,7 +70,12 @@ const awaySchedule = "apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: away
 // runBackup runs the job with the target and returns its last message.
 func runBackup(t *testing.T, api *client.Client, target string) string {
 	t.Helper()
-	text := strings.Replace(awaySchedule, "TARGET", target, 1)
+	return runAway(t, api, strings.Replace(awaySchedule, "TARGET", target, 1))
+}
+
+// runAway runs the job of the schedule away as it is in the text, and returns its last message.
+func runAway(t *testing.T, api *client.Client, text string) string {
+	t.Helper()
 	if _, err := api.Apply(t.Context(), []byte(text), "away.yaml", false); err != nil {
 		t.Fatal(err)
 	}

@@ -339,7 +339,8 @@ func (e *Engine) append(tx Tx, s *plan.State, ev plan.Event) error {
 	}
 	return &director.Error{
 		Kind: director.KindConflict, Op: "engine.move",
-		Msg: fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Status), Err: err,
+		Msg:  fmt.Sprintf("plan %s is %s, so this cannot be done now", ev.Plan, s.Status),
+		Hint: "see what it is and why: directorctl plans show " + ev.Plan, Err: err,
 	}
 }
 
