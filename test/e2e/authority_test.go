@@ -24,6 +24,7 @@ func TestAuthorities(t *testing.T) {
 	s.runParts(t, []part{
 		{"starts", s.startsAndAsksForALogin},
 		{"creates three masters and a worker", s.createsACluster},
+		{"changes nothing while the clock of a master is off", s.stopsAtAWrongClock},
 		{"changes the front proxy's authority", s.changes("front-proxy-ca", "front-proxy-ca.crt")},
 		{"changes etcd's authority", s.changes("etcd-ca", "etcd/ca.crt")},
 		{"changes the cluster's authority", s.changes("cluster-ca", "ca.crt")},
@@ -104,13 +105,38 @@ func (s *suite) wantAuthority(t *testing.T, file, former string, nodes []string)
 	s.wantNodes(t, s.nodeNames()...)
 }
 
+// stopsAtAWrongClock asks for the change of an authority while the clock of a master is off by a day. The clock is the
+// machine's, and so only what the director runs on that master sees it so. The plan names the master, and changes
+// nothing on any node.
+func (s *suite) stopsAtAWrongClock(t *testing.T) {
+	const wrong = "/usr/lib/python3/dist-packages/zz-clock.pth"
+	master := s.masterNames()[1]
+	files := func() string {
+		var all string
+		for _, node := range s.masterNames() {
+			all += s.onNode(t, node, "find /etc/kubernetes/pki /etc/kubernetes/*.conf -type f | sort | xargs sha256sum")
+		}
+		return all
+	}
+	before := files()
+	s.onNode(t, master, "echo 'import time; right = time.time; time.time = lambda: right() - 86400' > "+wrong)
+	said := []string{master, "the clock of the node is off by 8640"}
+	s.refused(t, said, "rotate", "front-proxy-ca", "demo", "--yes", "--wait")
+	s.onNode(t, master, "rm "+wrong)
+	if files() != before {
+		t.Error("something has changed on a master")
+	}
+	s.ctl(t, "discard", s.newestPlan(t))
+}
+
 // changesWithoutAWorker changes the cluster's authority while the worker is off, in all stages. The worker comes back
 // with the former authority: it is not ready, the director says why, and it joins again.
 func (s *suite) changesWithoutAWorker(t *testing.T) {
 	const worker = "demo-worker-1"
 	former := s.onNode(t, worker, "cat /etc/kubernetes/pki/ca.crt")
 	ready := func() bool {
-		return s.kubectl(t, "get", "node", worker, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`) == "True"
+		said := s.kubectl(t, "get", "node", worker, "-o", `jsonpath={.status.conditions[?(@.type=="Ready")].status}`)
+		return said == "True"
 	}
 	file := s.write("kept.yaml", service(s.toolbox(t), "kept", 1, false, "nodeName: demo-master-1"), 0o644)
 	s.kubectl(t, "apply", "-f", file) // the plan asks for the sake of its pod

@@ -8,11 +8,12 @@
 #   e2e.sh ha         three masters behind a virtual address on three hosts: one off and on, the first out and in, an outer plan over the other hosts,
 #                     upgrade, a dead one replaced, a host lost
 #   e2e.sh certs      three masters and two workers whose service account key and certificates are renewed under a service and a writer; the certificates then end while the director is down
-#   e2e.sh ca         three masters whose certificate authorities are changed under a service and a writer, with a director that is killed in each stage
+#   e2e.sh ca         three masters whose certificate authorities are changed under a service and a writer, with a director that is killed in each stage, a clock that is off,
+#                     and once more while the worker is away, which joins again
 #   e2e.sh outer      a master and a worker whose authorities come from an outer one, which ends; then from a step-ca
 #   e2e.sh consul     a cluster and a Consul that find each other: agents on the nodes, also over a rejoin and an upgrade, Services both ways, names,
 #                     and nothing left in the end
-#   e2e.sh restore    three masters (KAAS_E2E_MASTERS): the director is lost four times in one plan and restored from its bundles on other machines; all masters are destroyed,
+#   e2e.sh restore    three masters (KAAS_E2E_MASTERS): the director is lost four times in one plan, and in a rotation, and restored from its bundles on other machines; all masters are destroyed,
 #                     and the cluster is restored on new ones from a backup in a bucket
 #   e2e.sh kubeadm    a cluster, the same with kubeadm by hand on fresh nodes, and the first again: how long each took
 #

@@ -177,10 +177,7 @@ func (s *suite) losesItsDirector(t *testing.T) {
 	s.underService(t, func() {
 		s.ctl(t, "scale", "demo", "--pool", "worker=2", "--yes")
 		id := s.newestPlan(t)
-		s.ctl(t, "pause", id)
-		s.await(t, time.Minute, "the running steps end", func() bool {
-			return !slices.ContainsFunc(s.plan(t, id).Steps, func(st stepView) bool { return st.Status == "running" })
-		})
+		s.pauses(t, id)
 		early := s.bundleDirector(t, "early")
 		t.Logf("VMs when the first bundle was made: %q", s.virsh(t, "list", "--all", "--name"))
 		s.ctl(t, "resume", id)
@@ -212,6 +209,68 @@ func (s *suite) losesItsDirector(t *testing.T) {
 	s.workers = 1
 	s.timed(t, "scale", "demo", "--pool", "worker=1", "--remove", added, "--yes", "--wait")
 	s.wantNodes(t, s.nodeNames()...)
+}
+
+// losesItsDirectorInARotation loses the director when a node has other certificates, and makes it again from a bundle
+// from before. What is left is read from the certificates, so none of the node is renewed twice.
+func (s *suite) losesItsDirectorInARotation(t *testing.T) {
+	serials := func() map[string]string {
+		seen := map[string]string{}
+		for _, node := range s.nodeNames() {
+			seen[node] = s.onNode(t, node, "openssl x509 -noout -serial -in /var/lib/kubelet/pki/kubelet-client-current.pem")
+		}
+		return seen
+	}
+	former := serials()
+	s.underService(t, func() {
+		s.ctl(t, "certs", "rotate", "demo", "--all", "--yes")
+		id := s.newestPlan(t)
+		s.pauses(t, id)
+		at := slices.IndexFunc(s.plan(t, id).Steps, func(st stepView) bool {
+			return st.Status == "pending" && strings.HasPrefix(st.ID, "rotate_certs/")
+		})
+		if at < 0 {
+			t.Fatal("the plan was through before it was paused")
+		}
+		bundle := s.bundleDirector(t, "early")
+		s.ctl(t, "resume", id)
+		s.await(t, 10*time.Minute, "a node has other certificates", func() bool {
+			v := s.plan(t, id)
+			return v.Status != "running" || v.Steps[at].Status == "done"
+		})
+		node := strings.TrimPrefix(s.plan(t, id).Steps[at].ID, "rotate_certs/")
+		renewed := serials()[node]
+		s.lose(t, bundle, "machine-6", 9443)
+		if st := s.plan(t, id).Steps[at]; st.Status != "pending" {
+			t.Errorf("%s is %s in the bundle", st.ID, st.Status)
+		}
+		s.ctl(t, "resume", id)
+		s.ctl(t, "follow", id)
+		if v := s.plan(t, id); v.Status != "done" {
+			s.logSteps(t, v)
+			t.Fatalf("the plan is %s", v.Status)
+		}
+		now := serials()
+		if now[node] != renewed || renewed == former[node] {
+			t.Errorf("the certificate of %s was %s, then %s, and is %s", node, former[node], renewed, now[node])
+		}
+		for name, serial := range now {
+			if serial == former[name] {
+				t.Errorf("%s has its former certificate", name)
+			}
+		}
+	})
+	s.wantNodes(t, s.nodeNames()...)
+	s.ctl(t, "certs", "verify", "demo")
+}
+
+// pauses pauses the plan and waits until no step runs.
+func (s *suite) pauses(t *testing.T, id string) {
+	t.Helper()
+	s.ctl(t, "pause", id)
+	s.await(t, 5*time.Minute, "the running steps end", func() bool {
+		return !slices.ContainsFunc(s.plan(t, id).Steps, func(st stepView) bool { return st.Status == "running" })
+	})
 }
 
 // losesAndResumes loses the director, has the restored one continue its plan until the playbook runs that makes the

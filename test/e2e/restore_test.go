@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// TestRestore is the loss of the director, four times in one plan, and then of all masters: their VMs are destroyed
-// behind the director's back, and the cluster is restored on new ones from a backup in a bucket. The workers and their
-// pods stay.
+// TestRestore is the loss of the director, four times in one plan and once in a rotation, and then of all masters:
+// their VMs are destroyed behind the director's back, and the cluster is restored on new ones from a backup in a
+// bucket. The workers and their pods stay.
 func TestRestore(t *testing.T) {
 	masters, err := strconv.Atoi(os.Getenv("KAAS_E2E_MASTERS"))
 	if err != nil {
@@ -25,6 +25,7 @@ func TestRestore(t *testing.T) {
 		{"creates the masters and a worker", s.createsACluster},
 		{"etcd is backed up", s.isBackedUp},
 		{"the director is lost four times in a plan and made again", s.losesItsDirector},
+		{"the director is lost in the middle of a rotation", s.losesItsDirectorInARotation},
 		{"the director's own authority is changed over kills", s.changesItsOwnAuthority},
 		{"a drill restores the backup into a VM of its own", s.drills},
 		{"comes back after the loss of all masters", s.losesAllMasters},
@@ -175,6 +176,7 @@ func (s *suite) losesAllMasters(t *testing.T) {
 	began := time.Now()
 	s.timed(t, "backup", "restore", id, "--new-masters", "--wait", "--yes")
 	t.Logf("the cluster was restored on new masters in %s", time.Since(began).Round(time.Second))
+	within(t, "the cluster is restored", began, 5*time.Minute)
 	s.wantState(t)
 	s.wantNodes(t, s.nodeNames()...)
 	s.wantEncryptedWith(t, "key2")
@@ -232,6 +234,7 @@ func (s *suite) drills(t *testing.T) {
 	began := time.Now()
 	s.ctl(t, "backup", "drill", "demo", "--wait", "--yes")
 	t.Logf("the drill took %s", time.Since(began).Round(time.Second))
+	within(t, "the drill has ended", began, 10*time.Minute)
 	p := s.plan(t, s.newestPlan(t))
 	for _, step := range p.Steps {
 		t.Logf("%-28s %-8s %s %s", step.ID, step.Status, step.FinishedAt.Sub(step.StartedAt).Round(time.Second), step.Message)
