@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
 )
 
 // TestCertificates is a cluster of three masters and two workers whose certificates are good for minutes. They are
@@ -108,10 +110,11 @@ func (s *suite) overKills(t *testing.T, id string, steps ...string) {
 	}
 }
 
-// certificatesAreRenewed rotates every certificate of the cluster over a kill -9 on each node, sees other ones in the
-// files and on the wire, and sees that a second rotation has nothing to do.
-func (s *suite) certificatesAreRenewed(t *testing.T) {
-	nodes := map[string][]string{
+// serials returns the serial numbers of certificates of the first master and of the first worker.
+func (s *suite) serials(t *testing.T) map[string]string {
+	t.Helper()
+	seen := map[string]string{}
+	for node, files := range map[string][]string{
 		s.masterNames()[0]: {
 			"/etc/kubernetes/pki/apiserver.crt", "/etc/kubernetes/pki/etcd/server.crt",
 			"/var/lib/kubelet/pki/kubelet-client-current.pem",
@@ -119,17 +122,49 @@ func (s *suite) certificatesAreRenewed(t *testing.T) {
 		"demo-worker-1": {
 			"/var/lib/kubelet/pki/kubelet-client-current.pem", "/var/lib/kubelet/pki/kubelet-server-current.pem",
 		},
-	}
-	serials := func() map[string]string {
-		seen := map[string]string{}
-		for node, files := range nodes {
-			for _, file := range files {
-				seen[node+":"+file] = strings.TrimSpace(s.onNode(t, node, "openssl x509 -noout -serial -in "+file))
-			}
+	} {
+		for _, file := range files {
+			seen[node+":"+file] = strings.TrimSpace(s.onNode(t, node, "openssl x509 -noout -serial -in "+file))
 		}
-		return seen
 	}
-	before := serials()
+	return seen
+}
+
+// rotatesByHand runs rotate_certs.yml with plain ansible-playbook: check mode says that it would change something and
+// changes nothing, the run renews every certificate, and a second one has nothing to do.
+func (s *suite) rotatesByHand(t *testing.T) {
+	before := s.serials(t)
+	s.exports(t)
+	all := "certs_before=" + strconv.FormatInt(time.Now().Add(365*24*time.Hour).Unix(), 10) // what was made until now
+	if !s.playsByHand(t, "rotate_certs.yml", "-e", all, "--check") {
+		t.Error("check mode would change nothing")
+	}
+	if diff := cmp.Diff(before, s.serials(t)); diff != "" {
+		t.Errorf("check mode has changed something (-before +after)\n%s", diff)
+	}
+	s.exports(t) // a look at a node removes it
+	if !s.playsByHand(t, "rotate_certs.yml", "-e", all) {
+		t.Error("nothing was renewed")
+	}
+	for file, serial := range s.serials(t) {
+		if serial == before[file] {
+			t.Errorf("%s was not renewed", file)
+		}
+	}
+	s.exports(t)
+	if s.playsByHand(t, "rotate_certs.yml", "-e", all) {
+		t.Error("a second run changes something")
+	}
+	if err := os.RemoveAll(s.path("inventory")); err != nil {
+		t.Error(err)
+	}
+	s.kubectl(t, "get", "--raw", "/readyz")
+}
+
+// certificatesAreRenewed rotates every certificate of the cluster over a kill -9 on each node, sees other ones in the
+// files and on the wire, and sees that a second rotation has nothing to do.
+func (s *suite) certificatesAreRenewed(t *testing.T) {
+	before := s.serials(t)
 	s.ctl(t, "certs", "verify", "demo") // looks at once
 	list := s.ctl(t, "certs", "list", "demo")
 	for _, want := range []string{"apiserver", "kubelet-server", "front-proxy", "etcd"} {
@@ -139,7 +174,7 @@ func (s *suite) certificatesAreRenewed(t *testing.T) {
 	}
 	s.ctl(t, "certs", "rotate", "demo", "--all", "--yes")
 	s.overKills(t, s.newestPlan(t), "rotate_certs/"+s.masterNames()[0], "rotate_certs/demo-worker-1")
-	for file, serial := range serials() {
+	for file, serial := range s.serials(t) {
 		if serial == before[file] || !strings.HasPrefix(serial, "serial=") {
 			t.Errorf("%s: %s before, %s after the rotation", file, before[file], serial)
 		}

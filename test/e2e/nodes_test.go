@@ -24,6 +24,7 @@ func TestNodes(t *testing.T) {
 		{"starts", s.startsAndAsksForALogin},
 		{"creates a cluster of the older minor", s.createsACluster},
 		{"its worker has what its document gives to it", func(t *testing.T) { s.wantEquipped(t, "demo-worker-1") }},
+		{"certificates are rotated by hand", s.rotatesByHand},
 		{"the CIS benchmark finds no failure in the older minor", s.meetsTheBenchmark},
 		{"a drain that a budget blocks gives the node back", s.blockedDrain},
 		{"takes a worker out and brings it back", s.outAndBackIn},
