@@ -62,6 +62,7 @@ spec:
   network: nodes
   masters: {count: 1, cpus: 2, memory: 4GiB, disk: 30GiB}
   workers: [{name: worker, count: 3, cpus: 1, memory: 4GiB, disk: 30GiB}]
+  backup: {targets: [nfs]}
 """
 
 
@@ -264,6 +265,18 @@ class Group:
         vm.wait_ssh()
 
 
+def saved(g: Group, services: Services) -> None:
+    """A backup of a cluster lies on the NFS: encrypted, with its manifest, and read back to its end."""
+    made = ctl(g.all, "backup", "create", "lost-1", "--wait", "--yes")
+    kept = [name for _, _, names in os.walk(f"{services.export}/backups/directors") for name in names]
+    check("a cluster is backed up to the NFS", made.returncode == 0 and any(name.endswith(".db.zst.age") for name in kept)
+          and any(name.endswith(".json") for name in kept), made.stdout + made.stderr + str(kept))
+    listed = ctl(g.all, "backup", "list", "-o", "json")
+    items = json.loads(listed.stdout)["items"] if listed.returncode == 0 else []
+    read = ctl(g.all, "backup", "verify", items[0]["id"]) if items else listed
+    check("it is read back from the NFS", bool(items) and read.returncode == 0, read.stdout + read.stderr)
+
+
 def group() -> None:
     """Three appliances behind one address; each in turn loses its power under a running plan."""
     services = Services()
@@ -285,6 +298,7 @@ def group() -> None:
             vm = next(v for v in (g.holder(), *g.vms) if v not in lost)
             lost.append(vm)
             g.lose(vm, f"lost-{len(lost)}")
+        saved(g, services)
         for vm in g.vms:
             failed = vm.on("systemctl --failed --no-legend --plain").stdout
             check(f"no unit of {vm.name} failed", not failed, failed)
