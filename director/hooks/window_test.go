@@ -15,23 +15,39 @@ import (
 // inWindow starts a plan that upgrades a worker in a window, and asks the hook between its drain and its upgrade.
 func (l *lab) inWindow(onRefuse string) string {
 	l.t.Helper()
-	const node, window = "n1", "workers"
-	of := func(s plan.Step) plan.Step {
-		s.Node, s.Window, s.Attempts = node, window, 1
-		if s.Kind == "" {
-			s.Kind = "work"
+	l.beginWindow(onRefuse, "n1")
+	return step.HookID("before.upgrade", "h", "n1")
+}
+
+// beginWindow is inWindow for several workers, of which one may be worked on at once.
+func (l *lab) beginWindow(onRefuse string, nodes ...string) {
+	l.t.Helper()
+	const window = "workers"
+	var steps []plan.Step
+	for _, node := range nodes {
+		of := func(s plan.Step) plan.Step {
+			s.Node, s.Window, s.Attempts = node, window, 1
+			if s.Kind == "" {
+				s.Kind = "work"
+			}
+			return s
 		}
-		return s
+		drain, upgrade := "drain/"+node, "upgrade/"+node
+		hook := asks("h", func(p *step.HookParams) { p.Phase, p.Node, p.OnRefuse = "before.upgrade", node, onRefuse })
+		hook.ID, hook.Needs = step.HookID("before.upgrade", "h", node), []string{drain}
+		steps = append(
+			steps, of(plan.Step{ID: drain}), of(hook), of(plan.Step{ID: upgrade, Needs: []string{hook.ID}}),
+			of(plan.Step{ID: plan.UndoID("uncordon", node), Undoes: []string{drain, hook.ID, upgrade}}),
+		)
 	}
-	hook := asks("h", func(p *step.HookParams) { p.Phase, p.Node, p.OnRefuse = "before.upgrade", node, onRefuse })
-	hook.Needs = []string{"drain/n1"}
-	c := plan.Content{
-		Operation: plan.ClusterUpgrade, Cluster: "demo", Windows: []plan.Window{{ID: window, Size: 1}},
-		Steps: []plan.Step{
-			of(plan.Step{ID: "drain/n1"}), of(hook), of(plan.Step{ID: "upgrade/n1", Needs: []string{hook.ID}}),
-			of(plan.Step{ID: plan.UndoID("uncordon", node), Undoes: []string{"drain/n1", hook.ID, "upgrade/n1"}}),
-		},
-	}
+	l.beginWhole(plan.Content{
+		Operation: plan.ClusterUpgrade, Cluster: "demo", Windows: []plan.Window{{ID: window, Size: 1}}, Steps: steps,
+	})
+}
+
+// beginWhole starts the plan p1 with the content.
+func (l *lab) beginWhole(c plan.Content) {
+	l.t.Helper()
 	if err := c.Check(); err != nil {
 		l.t.Fatal(err)
 	}
@@ -42,7 +58,6 @@ func (l *lab) inWindow(onRefuse string) string {
 	if err := l.engine.Begin(l.t.Context(), "p1", "ann", nil); err != nil {
 		l.t.Fatal(err)
 	}
-	return hook.ID
 }
 
 func (l *lab) steps(want map[string]plan.StepStatus) {
