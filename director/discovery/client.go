@@ -25,6 +25,7 @@ import (
 
 const (
 	dialLimit  = 5 * time.Second
+	firstLimit = 8 * time.Second // in which a host says who leads, or the next one is asked
 	callLimit  = 20 * time.Second
 	mostAnswer = 64 << 20 // bytes
 	writers    = 8        // requests that change the catalog at the same time
@@ -179,7 +180,7 @@ type bounded struct {
 func (c *client) first(ctx context.Context) (host, error) {
 	var last, leaderless error
 	for _, h := range c.hosts {
-		leader, err := h.api.Status().LeaderWithQueryOptions((&api.QueryOptions{}).WithContext(ctx))
+		leader, err := h.leader(ctx)
 		if err == nil && leader != "" {
 			return h, nil
 		}
@@ -192,6 +193,13 @@ func (c *client) first(ctx context.Context) (host, error) {
 		last = explain(h.name, err)
 	}
 	return host{}, cmp.Or(leaderless, last)
+}
+
+// leader asks who leads. A host that hangs takes the connections that it is asked over, and says nothing.
+func (h host) leader(ctx context.Context) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, firstLimit)
+	defer cancel()
+	return h.api.Status().LeaderWithQueryOptions((&api.QueryOptions{}).WithContext(ctx))
 }
 
 // explain turns an error of the client into one that says what to do.

@@ -88,3 +88,44 @@ func TestThreeServers(t *testing.T) {
 		}
 	}
 }
+
+// A server that hangs, with the connections that it has, holds nothing up for long: the director goes on with another.
+func TestServerThatHangs(t *testing.T) {
+	t.Parallel()
+	for name, leads := range map[string]bool{"one that leads": true, "one that follows": false} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f, hangs, followers := three(t)
+			f.consul = followers[1]
+			if !leads {
+				hangs = followers[0]
+			}
+			f.reorder(hangs)
+			f.cluster("t1", "shop", "dc1", 3)
+			f.well(t) // by that server, and its connections are kept
+			goOn := hangs.Hang(t)
+			f.cluster("t2", "bank", "dc1", 1)
+			began := time.Now()
+			until(t, "a comparison that is well while a server hangs", func() bool { return f.pass(t).Problem == "" })
+			if took := time.Since(began).Round(time.Millisecond); took > 4*firstLimit {
+				t.Errorf("it took %s", took)
+			} else {
+				t.Logf("registered %s after a server hung", took)
+			}
+			if got := f.entries(t, f.Director); len(got) != 7 {
+				t.Errorf("there are %v", got)
+			}
+			goOn()
+			until(t, "a comparison that is well with all servers", func() bool { return f.pass(t).Problem == "" })
+		})
+	}
+}
+
+// reorder has the document name the server first.
+func (f *fixture) reorder(first *consultest.Server) {
+	c := *f.world.docs[model.Ref{Kind: model.KindConsul, Name: "dc1"}].Consul
+	c.Addresses = append([]string{first.URL}, slices.DeleteFunc(slices.Clone(c.Addresses), func(a string) bool {
+		return a == first.URL
+	})...)
+	f.put(c)
+}

@@ -179,6 +179,15 @@ func (s *Server) Stop() {
 	s.cmd = nil
 }
 
+// Hang stops the server where it is: connections to it come about, and nothing answers. What it returns lets it go on.
+func (s *Server) Hang(t testing.TB) (goOn func()) {
+	t.Helper()
+	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	return func() { _ = s.cmd.Process.Signal(syscall.SIGCONT) }
+}
+
 // Wipe removes the data of a server that was stopped.
 func (s *Server) Wipe(t testing.TB) {
 	t.Helper()
