@@ -49,6 +49,10 @@ func TestSync(t *testing.T) {
 			c.run(t, k, startConsul(t))
 		})
 	}
+	t.Run("three servers", func(t *testing.T) {
+		defer k.clear(t)
+		testThreeServers(t, k)
+	})
 }
 
 func testExport(t *testing.T, k *cluster, c *consul) {

@@ -2,6 +2,7 @@ package controller_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -440,6 +441,7 @@ type syncer struct {
 	dir, uid, token string
 	consul          *consul
 	more            string // of the configuration
+	reach           string // how it gets to Consul; empty for the one server
 	names           string // that may be exported, separated by commas; empty for all
 }
 
@@ -459,12 +461,12 @@ func (s *syncer) start(t *testing.T) *replica {
 	listen := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
 	text := fmt.Sprintf(
 		"owner: director-1\ncluster: %s\nlisten: %s\nkubeconfig: %s\nresync: 5s\nexport: {loadBalancer: true, "+
-			"annotated: true, ingress: true, names: [%s]}\nconsul: {addresses: [%q], tokenFile: %s}\n%s",
+			"annotated: true, ingress: true, names: [%s]}\nconsul: {%s, tokenFile: %s}\n%s",
 		s.uid,
 		listen,
 		filepath.Join(s.dir, "kubeconfig"),
 		s.names,
-		s.consul.url,
+		cmp.Or(s.reach, fmt.Sprintf("addresses: [%q]", s.consul.url)),
 		filepath.Join(s.dir, "token"),
 		s.more,
 	)

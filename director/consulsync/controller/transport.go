@@ -1,19 +1,16 @@
 package controller
 
 import (
-	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"os"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/hashicorp/consul/api"
@@ -25,14 +22,14 @@ import (
 const (
 	dialLimit  = 5 * time.Second
 	callLimit  = 30 * time.Second
-	pingAfter  = 15 * time.Second
+	pingAfter  = 5 * time.Second
 	maxAnswer  = 64 << 20 // bytes; 10,000 entries with long meta need half of it
 	maxToken   = 4 << 10
 	tokenRetry = time.Second // how long a token is used before its file is read again
 )
 
-// newClient returns a client of Consul, and what reads long lists of it. Both use the first address that answers,
-// follow no redirects, take nothing from the environment but their own fields, and read the token and the certificate
+// newClient returns a client of Consul, and what reads long lists of it. Both use the first address that answers, and the
+// next one when that server hangs or has no leader. They follow no redirects, take nothing from the environment but their own fields, and read the token and the certificate
 // again when they change.
 func newClient(cfg consulsync.Consul) (*api.Client, *lists, error) {
 	const op = "consulsync.consul"
@@ -52,21 +49,9 @@ func newClient(cfg consulsync.Consul) (*api.Client, *lists, error) {
 	if _, err := (&tokenFile{path: cfg.TokenFile}).read(); err != nil {
 		return nil, nil, err
 	}
-	d := &dialer{hosts: hosts}
-	transport := &http.Transport{
-		DialContext: d.dial, TLSClientConfig: tlsConfig, TLSHandshakeTimeout: dialLimit,
-		MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second, DisableCompression: true,
-	}
-	if scheme == "https" {
-		// Consul allows 200 connections from one address, and each import has a query that waits. Over HTTP/2 they
-		// share one; its pings notice a server that is gone without a word.
-		tlsConfig.NextProtos = []string{"h2", "http/1.1"}
-		transport.DialTLSContext = d.dialTLS(tlsConfig, cfg.ServerName)
-		transport.ForceAttemptHTTP2 = true
-		transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialLimit}
-	}
+	to := newServers(hosts, func(d *dialer) *http.Transport { return transport(d, scheme, tlsConfig, cfg.ServerName) })
 	asks := &http.Client{
-		Transport: &guarded{next: transport, token: &tokenFile{path: cfg.TokenFile}},
+		Transport: &guarded{next: to, token: &tokenFile{path: cfg.TokenFile}},
 		CheckRedirect: func(*http.Request, []*http.Request) error {
 			return errors.New("consul answered with a redirect")
 		},
@@ -80,9 +65,25 @@ func newClient(cfg consulsync.Consul) (*api.Client, *lists, error) {
 	return client, &lists{asks, scheme + "://" + hosts[0], cfg.Datacenter}, nil
 }
 
+// transport returns connections to one of the hosts of the dialer.
+func transport(d *dialer, scheme string, secure *tls.Config, name string) *http.Transport {
+	t := &http.Transport{
+		DialContext: d.dial, TLSClientConfig: secure, MaxIdleConnsPerHost: 4, IdleConnTimeout: 90 * time.Second,
+		DisableCompression: true,
+	}
+	if scheme == "https" {
+		// Consul allows 200 connections from one address, and each import has a query that waits. Over HTTP/2 they
+		// share one; its pings notice a server that is gone without a word.
+		t.DialTLSContext = d.dialTLS(secure, name)
+		t.ForceAttemptHTTP2 = true
+		t.HTTP2 = &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: dialLimit}
+	}
+	return t
+}
+
 func clientTLS(cfg consulsync.Consul) (*tls.Config, error) {
 	const op = "consulsync.consul"
-	c := &tls.Config{MinVersion: tls.VersionTLS12}
+	c := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	if cfg.CAFile != "" {
 		text, err := os.ReadFile(cfg.CAFile)
 		if err != nil {
@@ -105,57 +106,6 @@ func clientTLS(cfg consulsync.Consul) (*tls.Config, error) {
 	}
 	c.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return load() }
 	return c, nil
-}
-
-// dialer connects to the first of several hosts that answers, and begins with the one that answered last.
-type dialer struct {
-	hosts []string
-	last  atomic.Int32
-}
-
-// dial ignores the address that it is given: it is always that of the first host.
-func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	conn, _, err := d.first(ctx, network)
-	return conn, err
-}
-
-func (d *dialer) first(ctx context.Context, network string) (net.Conn, string, error) {
-	var errs []error
-	start := int(d.last.Load())
-	for n := range d.hosts {
-		i := (start + n) % len(d.hosts)
-		conn, err := (&net.Dialer{Timeout: dialLimit}).DialContext(ctx, network, d.hosts[i])
-		if err == nil {
-			d.last.Store(int32(i))
-			return conn, d.hosts[i], nil
-		}
-		errs = append(errs, err)
-	}
-	return nil, "", errors.Join(errs...)
-}
-
-// dialTLS checks the certificate against the name that is configured, or else against the host that answered.
-func (d *dialer) dialTLS(base *tls.Config, name string) func(context.Context, string, string) (net.Conn, error) {
-	return func(ctx context.Context, network, _ string) (net.Conn, error) {
-		conn, host, err := d.first(ctx, network)
-		if err != nil {
-			return nil, err
-		}
-		c := base.Clone()
-		if c.ServerName = name; name == "" {
-			c.ServerName, _, _ = net.SplitHostPort(host)
-		}
-		secured := tls.Client(conn, c)
-		ctx, cancel := context.WithTimeout(ctx, dialLimit)
-		defer cancel()
-		if err := secured.HandshakeContext(ctx); err != nil {
-			_ = conn.Close()
-			// The next connection tries another host: one may have a bad certificate, and the others not.
-			d.last.Add(1)
-			return nil, fmt.Errorf("%s: %w", host, err)
-		}
-		return secured, nil
-	}
 }
 
 // guarded gives every request the token and bounds every answer.
