@@ -11,9 +11,9 @@ import (
 	"sync/atomic"
 )
 
-// servers sends requests to one of several servers of Consul. After an answer that none can work with, the requests that
-// follow go to the next server: one may be cut off from the others, and still answer. What waits at a server that was
-// left is not ended.
+// servers sends requests to one of several servers of Consul. After an answer that none can work with, the requests
+// that follow go to the next server: one may be cut off from the others, and still answer. What waits at a server that
+// was left is not ended.
 type servers struct {
 	dialer *dialer
 	make   func(*dialer) *http.Transport
