@@ -34,20 +34,26 @@ const discovered = `  discovery:
     import: [{service: greeter, namespace: shop, port: 80}]
 `
 
-// found is a Consul with what the play puts into it.
+// program is what each worker is to register: its kubelet.
+const program = `      services: [{name: kubelets, port: 10250, check: {tcp: true, interval: 5s}}]
+`
+
+// found is a Consul with what the play puts into it, and a hook that is asked meanwhile.
 type found struct {
 	*suite
 	consul *consultest.Server
 	client *api.Client
+	hook   *receiver
 
 	url, ca string // of the program of Consul, for as long as the test runs: a node fetches it again when it rejoins
 }
 
-// TestDiscovery is a cluster and a Consul that find each other: agents on the nodes, Services both ways, and names. Its
-// members keep their identities over a rejoin and an upgrade, and it leaves nothing in Consul.
+// TestDiscovery is a cluster and a Consul that find each other: agents on the nodes, Services both ways, and names,
+// also while the director is away. Its members keep their identities over a rejoin and an upgrade, of which a hook is
+// asked, and it leaves nothing in Consul.
 func TestDiscovery(t *testing.T) {
-	s := begin(t, older, suite{workers: 2, spec: discovered})
-	f := found{suite: s, consul: consultest.StartAt(t, here)}
+	s := begin(t, older, suite{workers: 2, spec: discovered, pool: program})
+	f := found{suite: s, consul: consultest.StartAt(t, here), hook: receive(t)}
 	f.client = f.consul.Client(t, f.consul.Management)
 	f.url, f.ca = f.files(t)
 	s.runParts(t, []part{
@@ -55,7 +61,10 @@ func TestDiscovery(t *testing.T) {
 		{"creates a cluster whose nodes are members of Consul", f.createsMembers},
 		{"pods find a service of Consul", f.podsFindIt},
 		{"Consul finds a service of the cluster", f.consulFindsIt},
+		{"all of it works while the director is away", f.directorIsAway},
+		{"Consul is away, and nothing is lost", f.consulIsAway},
 		{"a worker less is a member less", f.aMemberLess},
+		{"a hook is asked from now on", f.asksAHook},
 		{"a worker that was out rejoins as the member that it was", f.memberRejoins},
 		{"another token for all of it", f.renewsTokens},
 		{"members stay who they are over an upgrade", f.membersAreUpgraded},
@@ -69,6 +78,16 @@ func TestDiscovery(t *testing.T) {
 // authority.
 func (f found) files(t *testing.T) (url, ca string) {
 	t.Helper()
+	mux := http.NewServeMux()
+	mux.HandleFunc("/consul", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, f.consul.Binary) })
+	secured, ca := secure(t)
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, TLSConfig: secured}
+	return "https://" + serve(t, server, true) + "/consul", ca
+}
+
+// secure returns what a server at the lab's address serves with, and its authority.
+func secure(t *testing.T) (*tls.Config, string) {
+	t.Helper()
 	issuer, err := pki.NewCA("files")
 	if err != nil {
 		t.Fatal(err)
@@ -81,12 +100,12 @@ func (f found) files(t *testing.T) (url, ca string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	mux.HandleFunc("/consul", func(w http.ResponseWriter, r *http.Request) { http.ServeFile(w, r, f.consul.Binary) })
-	server := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute, TLSConfig: &tls.Config{
-		Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12,
-	}}
-	return "https://" + serve(t, server, true) + "/consul", issuer.Cert
+	return &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12}, issuer.Cert
+}
+
+// indented is a certificate as the value of a text in a document, behind so many spaces.
+func indented(text string, by int) string {
+	return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n"+strings.Repeat(" ", by))
 }
 
 // serve has the server answer at the lab's address until the test ends.
@@ -106,11 +125,10 @@ func serve(t *testing.T, server *http.Server, secure bool) (address string) {
 }
 
 func (f found) createsMembers(t *testing.T) {
-	program, err := os.ReadFile(f.consul.Binary)
+	text, err := os.ReadFile(f.consul.Binary)
 	if err != nil {
 		t.Fatal(err)
 	}
-	lines := func(text string) string { return strings.ReplaceAll(strings.TrimSpace(text), "\n", "\n        ") }
 	f.write("models/consul.yaml", fmt.Sprintf(`apiVersion: kaas/v1
 kind: Consul
 metadata: {name: dc1}
@@ -131,8 +149,8 @@ spec:
       sha256: %x
       ca: |
         %s
-`, f.consul.URL, f.consul.DNS, consultest.Name, lines(f.consul.CA), f.consul.Join, f.url, sha256.Sum256(program),
-		lines(f.ca)), 0o644)
+`, f.consul.URL, f.consul.DNS, consultest.Name, indented(f.consul.CA, 8), f.consul.Join, f.url, sha256.Sum256(text),
+		indented(f.ca, 8)), 0o644)
 	for name, secret := range map[string]string{"consul-token": f.consul.Management, "consul-gossip": f.consul.Gossip} {
 		f.ctl(t, "provider", "credentials", "set", name, "--user", "director", "--password-file",
 			f.write(name, secret, 0o600))
@@ -140,6 +158,56 @@ spec:
 	f.createsACluster(t)
 	f.ctl(t, "consul", "test", "dc1")
 	f.wantMembers(t, f.nodeNames()...)
+	f.await(t, time.Minute, "Consul has the kubelets of the workers, and they are well", func() bool {
+		return len(f.passing(t, "kubelets")) == f.workers
+	})
+}
+
+// passing returns the instances of a service that are well.
+func (f found) passing(t *testing.T, service string) []*api.ServiceEntry {
+	t.Helper()
+	entries, _, err := f.client.Health().Service(service, "", true, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return entries
+}
+
+// exports has the service of the cluster exported or not, and waits until Consul knows.
+func (f found) exports(t *testing.T, yes bool) {
+	t.Helper()
+	f.annotates(t, yes)
+	f.await(t, time.Minute, fmt.Sprintf("Consul has the service of the cluster: %t", yes), func() bool {
+		return len(f.passing(t, "shop-web")) > 0 == yes
+	})
+}
+
+func (f found) annotates(t *testing.T, yes bool) {
+	t.Helper()
+	f.kubectl(t, "annotate", "--overwrite", "service", "web", fmt.Sprintf("consul.kaas/export=%t", yes))
+}
+
+func (f found) directorIsAway(t *testing.T) {
+	f.killDirector()
+	defer f.startDirector(t)
+	f.exports(t, false)
+	f.exports(t, true)
+	f.wantMembers(t, f.nodeNames()...)
+	if len(f.passing(t, "kaas-api-demo")) == 0 {
+		t.Error("the API server is not in Consul while the director is away")
+	}
+}
+
+func (f found) consulIsAway(t *testing.T) {
+	f.consul.Stop()
+	f.annotates(t, false)
+	f.consul.Run(t)
+	f.await(t, 2*time.Minute, "Consul is told of what went while it was away", func() bool {
+		return len(f.passing(t, "shop-web")) == 0
+	})
+	f.exports(t, true)
+	f.wantMembers(t, f.nodeNames()...)
+	f.ctl(t, "consul", "test", "dc1")
 }
 
 // member begins the names that the nodes of the cluster have in Consul.
@@ -214,10 +282,7 @@ func (f found) consulFindsIt(t *testing.T) {
 	f.kubectl(t, "annotate", "service", "web", "consul.kaas/export=true", "consul.kaas/name=shop-web")
 	var entries []*api.ServiceEntry
 	f.await(t, time.Minute, "Consul has the service of the cluster", func() bool {
-		var err error
-		if entries, _, err = f.client.Health().Service("shop-web", "", true, nil); err != nil {
-			t.Fatal(err)
-		}
+		entries = f.passing(t, "shop-web")
 		return len(entries) > 0
 	})
 	for _, e := range entries {
@@ -238,11 +303,7 @@ func (f found) consulFindsIt(t *testing.T) {
 		t.Errorf("a VM resolves the service of the cluster to %q by its agent", resolved)
 	}
 	f.await(t, time.Minute, "Consul has the API server, and it is well", func() bool {
-		servers, _, err := f.client.Health().Service("kaas-api-demo", "", true, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return len(servers) > 0
+		return len(f.passing(t, "kaas-api-demo")) > 0
 	})
 }
 
@@ -307,6 +368,8 @@ func (f found) memberRejoins(t *testing.T) {
 	f.timed(t, "node", "rejoin", "demo", "demo-worker-1", "--yes", "--wait")
 	f.wantNodes(t, f.nodeNames()...)
 	f.wantIDs(t, before)
+	f.wantAsked(t, "demo-worker-1", "before.drain", "after.drain", "before.delete", "after.delete", "before.rejoin",
+		"after.rejoin", "after.unlock")
 }
 
 func (f found) membersAreUpgraded(t *testing.T) {
@@ -321,6 +384,10 @@ func (f found) membersAreUpgraded(t *testing.T) {
 	f.wantIDs(t, before)
 	if diff := cmp.Diff(tokens, f.tokens(t)); diff != "" {
 		t.Errorf("the tokens: %s", diff)
+	}
+	if strategy == "" { // others take the VM away
+		f.wantAsked(t, "demo-worker-1", "before.drain", "after.drain", "before.upgrade", "after.upgrade",
+			"before.verify", "after.verify", "before.unlock", "after.unlock")
 	}
 }
 

@@ -37,6 +37,7 @@ type suite struct {
 	equipped bool   // the workers have all that a document can give to VMs
 	drilled  bool   // there is a network of drills
 	spec     string // lines of the cluster's spec besides those of the demo's documents
+	pool     string // lines of its pool of workers besides those
 	brief    bool   // what the cluster is made of ends within the hour
 	certs    int    // seconds that certificates of nodes are good for; 0 is the default
 	hosts    []host // that the VMs are on; nil for the one that the demo's documents name
@@ -258,6 +259,9 @@ func (s *suite) sized(text string) string {
 	}
 	if s.equipped {
 		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+equipment, 1)
+	}
+	if s.pool != "" {
+		text = strings.Replace(text, "      disk: 30GiB\n", "      disk: 30GiB\n"+s.pool, 1)
 	}
 	if s.certs > 0 {
 		vars := fmt.Sprintf("\n  vars: {certificate_seconds: %d}\n  masters:\n", s.certs)

@@ -28,9 +28,9 @@ const (
 	tokenRetry = time.Second // how long a token is used before its file is read again
 )
 
-// newClient returns a client of Consul, and what reads long lists of it. Both use the first address that answers, and the
-// next one when that server hangs or has no leader. They follow no redirects, take nothing from the environment but their own fields, and read the token and the certificate
-// again when they change.
+// newClient returns a client of Consul, and what reads long lists of it. Both use the first address that answers, and
+// the next one when that server hangs or has no leader. They follow no redirects, take nothing from the environment but
+// their own fields, and read the token and the certificate again when they change.
 func newClient(cfg consulsync.Consul) (*api.Client, *lists, error) {
 	const op = "consulsync.consul"
 	hosts := make([]string, 0, len(cfg.Addresses))
