@@ -41,6 +41,8 @@ func TestSync(t *testing.T) {
 		{"restored from a snapshot", testSnapshot},
 		{"token loses a right", testToken},
 		{"killed leader", testKilledLeader},
+		{"leader that hangs", testHungLeader},
+		{"ingress", testIngress},
 		{"two clusters", testTwoClusters},
 		{"node ports", testNodePorts},
 	} {
@@ -321,11 +323,14 @@ func testRestartedEmpty(t *testing.T, k *cluster, c *consul) {
 }
 
 func testSnapshot(t *testing.T, k *cluster, c *consul) {
-	s := newSyncer(t, k, c, "c1", "")
-	c.token(t, s.token, rules)
+	s := newSyncer(t, k, c, "c1", "import: [{service: db, namespace: shop, name: db, port: 5432}]\n")
+	c.token(t, s.token, rules+readRules)
+	c.instance(t, "db", "198.51.100.7", 5432, api.HealthPassing)
+	c.instance(t, "db", "198.51.100.8", 5432, api.HealthCritical)
 	want := many(t, k, 12)
 	s.start(t)
 	c.expect(t, "c1", want...)
+	k.expectEndpoints(t, "shop", "db", "198.51.100.7:5432")
 	// An entry of someone else that the snapshot has, too.
 	c.instance(t, "foreign", "198.51.100.1", 1, api.HealthPassing)
 	saved, _, err := c.api.Snapshot().Save(nil)
@@ -341,10 +346,16 @@ func testSnapshot(t *testing.T, k *cluster, c *consul) {
 	k.add(t, "shop", "later", "192.0.2.200", nil)
 	now := append(slices.Clone(want[1:]), "service:shop:later:80:192.0.2.200 later-shop passing")
 	c.expect(t, "c1", now...)
+	c.instance(t, "db", "198.51.100.7", 5432, api.HealthCritical)
+	c.instance(t, "db", "198.51.100.8", 5432, api.HealthPassing)
+	k.expectEndpoints(t, "shop", "db", "198.51.100.8:5432")
 	if err := c.api.Snapshot().Restore(nil, bytes.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
 	c.expect(t, "c1", now...)
+	k.expectEndpoints(t, "shop", "db", "198.51.100.7:5432") // which passes by what Consul knows now
+	c.instance(t, "db", "198.51.100.8", 5432, api.HealthPassing)
+	k.expectEndpoints(t, "shop", "db", "198.51.100.7:5432", "198.51.100.8:5432")
 	if list, _, err := c.api.Catalog().Service("foreign", "", nil); err != nil || len(list) != 1 {
 		t.Errorf("someone else's service: %v, error %v", list, err)
 	}

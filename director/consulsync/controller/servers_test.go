@@ -47,7 +47,7 @@ func testThreeServers(t *testing.T, k *cluster) {
 	k.remove(t, "shop", "m01")
 	c.expect(t, "c1", want[2:]...)
 	r.expectPage(t, "/readyz", "in step")
-	t.Logf("they are %s after the server that led was killed", time.Since(began).Round(time.Millisecond))
+	t.Logf("they are so %s after the server that led was killed", time.Since(began).Round(time.Millisecond))
 }
 
 // leads returns which of three servers leads, once all of them have a vote: without one of them there is a majority.
