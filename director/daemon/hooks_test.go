@@ -6,6 +6,9 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync/atomic"
@@ -16,6 +19,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/director/discovery/consultest"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
@@ -225,10 +229,12 @@ func wantTold(t *testing.T, api *client.Client, e *webhooktest.Endpoint, want ..
 	}
 }
 
-// Who may not move a plan gives no answer to what it asks, and who may not see it is not told that it asks.
+// Who may not move a plan gives no answer to what it asks, and who may not see it is not told that it asks. The service
+// account that the hook names posts its answer to the address of the event, as the manual says.
 func TestWhoAnswersAHook(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, grantDocuments)
+	c.Listen = fmt.Sprintf("127.0.0.1:%d", consultest.FreePorts(t, 1)[0]) // which events name
 	d, err := start(t, c, io.Discard)
 	if err != nil {
 		t.Fatal(err)
@@ -238,9 +244,18 @@ func TestWhoAnswersAHook(t *testing.T) {
 	ann := person(t, c, d, admin, "ann", director.RoleNone)
 	bob := person(t, c, d, admin, "bob", director.RoleNone)
 	reader := person(t, c, d, admin, "reader", director.RoleUser)
+	_, err = admin.CreateUser(ctx, wire.NewUser{Name: "cmdb", Role: string(director.RoleOperator), Service: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	token, err := admin.CreateAPIToken(ctx, "cmdb", wire.NewToken{Name: "answers"})
+	if err != nil {
+		t.Fatal(err)
+	}
 	other := strings.NewReplacer("name: web}", "name: other}", "ROLE", "admin", "project: web", "project: other")
 	for _, text := range []string{
-		other.Replace(grantWeb), grantShop, hookText("later", later, "  phases: [before.plan]\n"),
+		other.Replace(grantWeb), grantShop,
+		hookText("later", later, "  phases: [before.plan]\n  answeredBy: [cmdb]\n"),
 	} {
 		if err := applied(ctx, admin, text); err != nil {
 			t.Fatal(err)
@@ -260,13 +275,32 @@ func TestWhoAnswersAHook(t *testing.T) {
 		t.Errorf("who may not see the plan sees %+v, %v", list, err)
 	}
 	wantKind(t, "who may only read", second(reader.AnswerHookDelivery(ctx, id, yes)), director.KindForbidden)
-	if _, err := bob.AnswerHookDelivery(ctx, id, yes); err != nil {
+	_, err = bob.AnswerHookDelivery(ctx, id, yes)
+	wantKind(t, "whom the hook does not name", err, director.KindForbidden, "spec.answeredBy")
+	answers(t, c, heardBy(t, admin, "later", later)[0].Answer, token.Token)
+	ends(t, admin, p.ID, plan.StatusDone)
+	if list, err := bob.HookDeliveries(ctx, "", p.ID, false, 10); err != nil || len(list.Items) != 1 ||
+		list.Items[0].AnsweredBy != "cmdb" || list.Items[0].Reason != "ticket 4711" {
+		t.Errorf("the delivery is %+v, %v", list, err)
+	}
+	wantKind(t, "another decision", second(bob.AnswerHookDelivery(ctx, id, no)), director.KindForbidden)
+	wantKind(t, "the same by who may not see it", second(ann.AnswerHookDelivery(ctx, id, yes)), director.KindNotFound)
+}
+
+// answers posts an answer as the manual says.
+func answers(t *testing.T, c Config, address, token string) {
+	t.Helper()
+	header := filepath.Join(t.TempDir(), "header")
+	if err := os.WriteFile(header, []byte("Authorization: Bearer "+token), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ends(t, admin, p.ID, plan.StatusDone)
-	_, err = admin.AnswerHookDelivery(ctx, id, no)
-	wantKind(t, "another decision", err, director.KindConflict, "by bob: continue")
-	wantKind(t, "the same by who may not see it", second(ann.AnswerHookDelivery(ctx, id, yes)), director.KindNotFound)
+	out, err := exec.CommandContext(
+		t.Context(), "curl", "-sS", "--fail-with-body", "--cacert", filepath.Join(c.StateDir, "tls", "ca.crt"), "-H",
+		"@"+header, "--json", `{"decision": "continue", "reason": "ticket 4711"}`, address,
+	).CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // waitingDelivery waits until a plan waits for an answer, and returns the id of what it asks.
