@@ -6,10 +6,13 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/rootdisk"
@@ -114,17 +117,35 @@ func (s *Service) Upgrade(ctx context.Context, upload string, r rootdisk.Request
 	if err != nil {
 		return err
 	}
-	to := s.inbox(rootdisk.UploadFile)
-	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return director.Errorf(director.KindInternal, opUpgrade, "%w", err)
-	}
-	if err := os.Link(path, to); err != nil {
+	if err := s.handOver(path); err != nil {
 		return director.Errorf(director.KindInternal, opUpgrade, "the upgrade cannot be handed over: %w", err)
 	}
 	if err := s.ask(ctx, r, "Appliance/"+next.Version); err != nil {
-		return errors.Join(err, os.Remove(to))
+		return errors.Join(err, os.Remove(s.inbox(rootdisk.UploadFile)))
 	}
 	return drop()
+}
+
+// handOver puts the archive where root finds it: under another name or, if it arrived on storage that several directors
+// share, as a copy.
+func (s *Service) handOver(path string) error {
+	to := s.inbox(rootdisk.UploadFile)
+	if err := os.Remove(to); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	err := os.Link(path, to)
+	if !errors.Is(err, unix.EXDEV) {
+		return err
+	}
+	from, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	return whole.FillBy(to+".part", to, 0o600, func(f *os.File) error {
+		_, err := io.Copy(f, from)
+		return err
+	})
 }
 
 // Rollback asks for the former root. Errors: conflict if none is kept, or another change is made.

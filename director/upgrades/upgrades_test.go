@@ -1,13 +1,18 @@
 package upgrades_test
 
 import (
+	"bytes"
 	"encoding/json"
+	"errors"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/rootdisk"
@@ -107,6 +112,44 @@ func TestUpgrade(t *testing.T) {
 	err := f.Upgrade(t.Context(), "good", rootdisk.Request{})
 	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "another change") {
 		t.Errorf("a second one: %v", err)
+	}
+}
+
+// TestUploadOnOtherStorage asks for an upgrade that has arrived on another file system, as in a group of directors.
+func TestUploadOnOtherStorage(t *testing.T) {
+	t.Parallel()
+	f := appliance(t, rootdisk.State{Running: running}, 2000)
+	shared, err := os.MkdirTemp("/dev/shm", "uploads-")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = os.RemoveAll(shared) })
+	arrived, err := os.ReadFile(f.uploads.path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f.uploads.path = filepath.Join(shared, "data")
+	if err := os.WriteFile(f.uploads.path, arrived, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	inbox := filepath.Join(f.dir, rootdisk.Inbox)
+	if err := os.Link(f.uploads.path, filepath.Join(inbox, "same")); !errors.Is(err, unix.EXDEV) {
+		t.Fatalf("the test needs another file system: %v", err)
+	}
+	// What a director that was killed has left.
+	if err := os.WriteFile(filepath.Join(inbox, rootdisk.UploadFile+".part"), make([]byte, 1<<20), 0o600); err != nil {
+		t.Fatal(err)
+	}
+
+	if err := f.Upgrade(t.Context(), "good", rootdisk.Request{By: "ann"}); err != nil {
+		t.Fatal(err)
+	}
+	handed, err := os.ReadFile(filepath.Join(inbox, rootdisk.UploadFile))
+	if err != nil || !bytes.Equal(handed, arrived) || !f.uploads.dropped {
+		t.Errorf("%d bytes of %d, %v; dropped: %v", len(handed), len(arrived), err, f.uploads.dropped)
+	}
+	if _, err := os.Stat(filepath.Join(inbox, rootdisk.UploadFile+".part")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a part is left: %v", err)
 	}
 }
 
