@@ -15,17 +15,19 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup/s3test"
+	"github.com/director-kaas/kaas/director/bucket"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/pki"
 )
 
 // startS3 starts a real S3 server with the bucket clusters, and returns how one gets into it.
-func startS3(t *testing.T) Place {
+func startS3(t *testing.T) bucket.Place {
 	t.Helper()
 	s := s3test.Start(t)
-	return Place{
+	return bucket.Place{
 		URL: s.URL, Bucket: s.Bucket, Prefix: "site-a/backups", Region: s.Region, CA: s.CA, Key: s.Key,
-		Secret: s.Secret, Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32")},
+		Secret: s.Secret,
+		Dial:   confine.Networks{netip.MustParsePrefix("127.0.0.1/32")}.Dialer().DialContext,
 	}
 }
 
@@ -40,7 +42,7 @@ func freeAddress(t *testing.T) string {
 }
 
 // answering returns the target once its server answers.
-func answering(t *testing.T, p Place) *Bucket {
+func answering(t *testing.T, p bucket.Place) *Bucket {
 	t.Helper()
 	b, err := NewBucket(p)
 	if err != nil {
@@ -65,16 +67,16 @@ func answering(t *testing.T, p Place) *Bucket {
 func TestBucket(t *testing.T) {
 	t.Parallel()
 	place := startS3(t)
-	bucket := answering(t, place)
-	exercise(t, bucket)
+	target := answering(t, place)
+	exercise(t, target)
 
 	// Several parts, and one that is cut off.
 	large := make([]byte, 2*partSize+12345)
 	_, _ = rand.Read(large)
-	if err := bucket.Put(t.Context(), "demo-u1/large", bytes.NewReader(large)); err != nil {
+	if err := target.Put(t.Context(), "demo-u1/large", bytes.NewReader(large)); err != nil {
 		t.Fatal(err)
 	}
-	r, err := bucket.Get(t.Context(), "demo-u1/large")
+	r, err := target.Get(t.Context(), "demo-u1/large")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,11 +85,11 @@ func TestBucket(t *testing.T) {
 		t.Errorf("%d of %d bytes came back: %v", len(got), len(large), err)
 	}
 	away := errors.New("the node is away")
-	err = bucket.Put(t.Context(), "demo-u1/cut", io.MultiReader(bytes.NewReader(large), broken{away}))
+	err = target.Put(t.Context(), "demo-u1/cut", io.MultiReader(bytes.NewReader(large), broken{away}))
 	if !errors.Is(err, away) {
 		t.Errorf("a reader that fails between two parts: %v", err)
 	}
-	if _, err := bucket.Get(t.Context(), "demo-u1/cut"); director.KindOf(err) != director.KindNotFound {
+	if _, err := target.Get(t.Context(), "demo-u1/cut"); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("half of a file is there: %v", err)
 	}
 }
@@ -101,16 +103,16 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		change func(*Place)
+		change func(*bucket.Place)
 		want   string
 	}{
-		"no bucket":     {func(p *Place) { p.Bucket = "nowhere" }, "has no such bucket"},
-		"wrong secret":  {func(p *Place) { p.Secret = "another" }, "does not let the director in"},
-		"wrong key":     {func(p *Place) { p.Key = "somebody" }, "does not work"},
-		"another CA":    {func(p *Place) { p.CA = another.Cert }, "certificate"},
-		"not allowed":   {func(p *Place) { p.Networks = confine.Private() }, "not allowed"},
-		"nobody there":  {func(p *Place) { p.URL = "https://" + freeAddress(t) }, "does not work"},
-		"no TLS behind": {func(p *Place) { p.URL = plainServer(t) }, "does not work"},
+		"no bucket":     {func(p *bucket.Place) { p.Bucket = "nowhere" }, "has no such bucket"},
+		"wrong secret":  {func(p *bucket.Place) { p.Secret = "another" }, "does not let the director in"},
+		"wrong key":     {func(p *bucket.Place) { p.Key = "somebody" }, "does not work"},
+		"another CA":    {func(p *bucket.Place) { p.CA = another.Cert }, "certificate"},
+		"not allowed":   {func(p *bucket.Place) { p.Dial = confine.Private().Dialer().DialContext }, "not allowed"},
+		"nobody there":  {func(p *bucket.Place) { p.URL = "https://" + freeAddress(t) }, "does not work"},
+		"no TLS behind": {func(p *bucket.Place) { p.URL = plainServer(t) }, "does not work"},
 	} {
 		p := place
 		tt.change(&p)

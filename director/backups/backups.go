@@ -15,6 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
+	"github.com/director-kaas/kaas/director/bucket"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/store"
@@ -68,11 +69,11 @@ func (s *Service) target(ctx context.Context, name string) (model.BackupTarget, 
 		if err != nil {
 			return t, nil, err
 		}
-		bucket, err := backup.NewBucket(backup.Place{
+		target, err := backup.NewBucket(bucket.Place{
 			URL: t.S3.URL, Bucket: t.S3.Bucket, Prefix: t.S3.Prefix, Region: t.S3.Region, CA: t.S3.CA,
-			Key: key.User, Secret: key.Password, Networks: s.c.Networks,
+			Key: key.User, Secret: key.Password, Dial: s.c.Networks.Dialer().DialContext,
 		})
-		return t, bucket, err
+		return t, target, err
 	}
 	return t, backup.Directory{Path: t.Directory, Dirs: s.c.Dirs, NFS: t.Type == model.BackupNFS}, nil
 }

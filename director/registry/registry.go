@@ -1,4 +1,5 @@
-// Package registry is the director's own OCI registry: distribution as a library, on a directory, behind TLS.
+// Package registry is the director's own OCI registry: distribution as a library, on a directory or a bucket, behind
+// TLS.
 //
 // Nodes pull with the credentials of their cluster; whatever changes content needs the director's own.
 package registry
@@ -24,9 +25,9 @@ import (
 	"github.com/distribution/distribution/v3/registry/handlers"
 	"github.com/distribution/distribution/v3/registry/storage"
 	storagedriver "github.com/distribution/distribution/v3/registry/storage/driver"
-	"github.com/distribution/distribution/v3/registry/storage/driver/filesystem"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/bucket"
 	"github.com/director-kaas/kaas/director/pace"
 )
 
@@ -38,9 +39,10 @@ const (
 // ArtifactsPath is below what a registry serves the files of Config.Artifacts.
 const ArtifactsPath = "/artifacts/"
 
-// Config is what a registry needs. All fields but Addr, Listener, Artifacts and Reader are required.
+// Config is what a registry needs. All fields but Bucket, Addr, Listener, Artifacts and Reader are required.
 type Config struct {
-	Root      string          // directory of the content; made when missing
+	Root      string          // directory of the content, or only of unfinished uploads with Bucket; made when missing
+	Bucket    *bucket.Place   // of the content, instead of Root; several directors may share one
 	Addr      string          // address to listen on, such as 172.30.0.1:5000; used when Listener is nil
 	Listener  net.Listener    // plain; the registry wraps it in TLS, owns it from New on and closes it
 	TLS       *tls.Config     // of the server
@@ -54,7 +56,8 @@ type Config struct {
 // Registry serves one directory. Safe for concurrent use.
 type Registry struct {
 	cfg    Config
-	driver storagedriver.StorageDriver
+	spool  storagedriver.StorageDriver // has unfinished uploads
+	bucket *bucketStorage              // nil without one
 	server *http.Server
 	pace   pace.Limits // of bodies
 
@@ -95,20 +98,25 @@ func New(cfg Config) (*Registry, error) {
 	}
 
 	takeLogs()
-	app, err := newApp(root)
+	r := &Registry{cfg: cfg, spool: newDirectoryDriver(root), listener: cfg.Listener, pace: pace.Default}
+	content := r.spool
+	if cfg.Bucket != nil {
+		if r.bucket, err = newBucketStorage(*cfg.Bucket, cfg.Logger); err != nil {
+			return nil, err
+		}
+		content = newBucketDriver(r.bucket, root)
+	}
+	app, err := newApp(content)
 	if err != nil {
 		return nil, err
+	}
+	if r.bucket != nil {
+		app = r.bucket.guard(app)
 	}
 	if cfg.Artifacts != "" {
 		if app, err = withArtifacts(app, cfg.Artifacts); err != nil {
 			return nil, err
 		}
-	}
-	r := &Registry{
-		cfg:      cfg,
-		driver:   filesystem.New(filesystem.DriverParameters{RootDirectory: root, MaxThreads: maxThreads}),
-		listener: cfg.Listener,
-		pace:     pace.Default,
 	}
 	r.server = &http.Server{
 		Handler:           r.guard(app),
@@ -160,6 +168,9 @@ func (r *Registry) Start(ctx context.Context) error {
 		}
 	})
 	r.work.Go(func() { r.purge(run) })
+	if r.bucket != nil {
+		r.work.Go(func() { r.bucket.watch(run) })
+	}
 	return nil
 }
 
@@ -186,6 +197,9 @@ func (r *Registry) Stop(ctx context.Context) error {
 	r.work.Wait()
 	r.requests.Lock() // requests that were cut off have noticed it
 	defer r.requests.Unlock()
+	if r.bucket != nil {
+		r.bucket.client.Close()
+	}
 	if first {
 		unbridgeLogs(r.cfg.Logger)
 	}
@@ -193,6 +207,15 @@ func (r *Registry) Stop(ctx context.Context) error {
 		return director.Errorf(director.KindUnavailable, "registry.stop", "transfers were cut off: %w", err)
 	}
 	return nil
+}
+
+// Content returns nil while what the registry holds can be read, as far as that is known. Errors: unavailable, naming
+// the bucket and what to do. It asks nothing.
+func (r *Registry) Content() error {
+	if r.bucket == nil {
+		return nil
+	}
+	return r.bucket.wrong()
 }
 
 // withArtifacts also serves the files of dir. Directories are not listed: a client knows the name and the checksum of a
@@ -238,12 +261,8 @@ func (r *Registry) purge(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
-		// An empty registry has no directory of repositories yet, and distribution calls that an error.
-		if _, err := r.driver.Stat(ctx, "/docker/registry/v2/repositories"); err == nil {
-			_, errs := storage.PurgeUploads(ctx, r.driver, time.Now().Add(-uploadLife), true)
-			if err := errors.Join(errs...); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
-			}
+		if err := r.purgeOnce(ctx, time.Now().Add(-uploadLife)); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -253,11 +272,23 @@ func (r *Registry) purge(ctx context.Context) {
 	}
 }
 
+func (r *Registry) purgeOnce(ctx context.Context, before time.Time) error {
+	var errs []error
+	// An empty registry has no directory of repositories yet, and distribution calls that an error.
+	if _, err := r.spool.Stat(ctx, "/docker/registry/v2/repositories"); err == nil {
+		_, errs = storage.PurgeUploads(ctx, r.spool, before, true)
+	}
+	if r.bucket != nil {
+		errs = append(errs, r.bucket.purge(ctx, before))
+	}
+	return errors.Join(errs...)
+}
+
 // maxThreads bounds the file operations that run at once.
 const maxThreads = 25
 
 // newApp sets distribution up from nothing but this code: no file, no environment, no cache, no metrics.
-func newApp(root string) (app http.Handler, err error) {
+func newApp(content storagedriver.StorageDriver) (app http.Handler, err error) {
 	// distribution reports what it cannot set up by panicking.
 	defer func() {
 		if p := recover(); p != nil {
@@ -269,9 +300,9 @@ func newApp(root string) (app http.Handler, err error) {
 	c := &configuration.Configuration{
 		Version: configuration.CurrentVersion,
 		Storage: configuration.Storage{
-			"filesystem": configuration.Parameters{"rootdirectory": root, "maxthreads": maxThreads},
-			"delete":     configuration.Parameters{"enabled": true},
-			"redirect":   configuration.Parameters{"disable": true},
+			driverName: configuration.Parameters{driverKey: content},
+			"delete":   configuration.Parameters{"enabled": true},
+			"redirect": configuration.Parameters{"disable": true},
 			"maintenance": configuration.Parameters{
 				"uploadpurging": map[any]any{"enabled": false}, // purge does it, and can be stopped
 			},

@@ -7,6 +7,7 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
+	"flag"
 	"io"
 	"log/slog"
 	"net"
@@ -39,6 +40,10 @@ import (
 
 // The one goroutine that may stay is named at Registry.Stop.
 func TestMain(m *testing.M) {
+	flag.Parse()
+	if err := flag.Set("test.short", "true"); err != nil { // distribution's tests of drivers write 5 GiB otherwise
+		panic(err)
+	}
 	goleak.VerifyTestMain(m, goleak.IgnoreTopFunction("github.com/docker/go-events.(*Broadcaster).run"))
 }
 
@@ -62,6 +67,12 @@ func testReader(_ context.Context, user string, password director.Secret, _ stri
 // setup serves a registry on root with real TLS and gives a client that trusts its authority alone.
 func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 	t.Helper()
+	return setupWith(t, root, identity, func(*Config) {})
+}
+
+// setupWith is setup with a changed configuration.
+func setupWith(t *testing.T, root string, identity *pki.Server, change func(*Config)) *bundle {
+	t.Helper()
 	if identity == nil {
 		var err error
 		identity, err = pki.EnsureServer(t.TempDir(), []string{
@@ -75,14 +86,19 @@ func setup(t *testing.T, root string, identity *pki.Server) *bundle {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reg, err := New(Config{
+	cfg := Config{
 		Root: root, Artifacts: filepath.Join(root, "artifacts"), Listener: ln, TLS: identity.TLSConfig(),
 		User: testUser, Password: testPassword,
 		Reader: testReader,
 		Logger: slog.New(slog.NewTextHandler(t.Output(), nil)),
-	})
+	}
+	change(&cfg)
+	reg, err := New(cfg)
 	if err != nil {
 		t.Fatal(err)
+	}
+	if reg.bucket != nil {
+		reg.bucket.every = 50 * time.Millisecond
 	}
 	if err := reg.Start(t.Context()); err != nil {
 		t.Fatal(err)

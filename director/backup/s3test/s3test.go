@@ -30,10 +30,14 @@ type Server struct {
 	Key                 string // id of the access key
 	Secret              director.Secret
 	Dir                 string // has the objects of the bucket as files
+
+	start func(context.Context) *exec.Cmd
+	cmd   *exec.Cmd
+	said  bytes.Buffer
 }
 
 // Start starts the server until the test ends, and returns when it listens.
-func Start(tb testing.TB) Server {
+func Start(tb testing.TB) *Server {
 	tb.Helper()
 	_, here, _, _ := runtime.Caller(0)
 	build := filepath.Join(filepath.Dir(here), "../../../test/s3/build.sh")
@@ -57,29 +61,46 @@ func Start(tb testing.TB) Server {
 		tb.Fatal(err)
 	}
 	address := freeAddress(tb)
-	// It serves until the test's other clean-ups are done.
-	ctx := context.WithoutCancel(tb.Context())
-	//nolint:gosec // our own build
-	cmd := exec.CommandContext(ctx, strings.TrimSpace(string(out)), "--port", address, "--cert",
-		filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "posix", filepath.Join(dir, "data"))
-	cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=director", "ROOT_SECRET_KEY=a-key-of-the-test")
-	var said bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &said, &said
-	if err := cmd.Start(); err != nil {
-		tb.Fatal(err)
-	}
-	tb.Cleanup(func() {
-		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
-		if tb.Failed() {
-			tb.Logf("the server said:\n%s", said.String())
-		}
-	})
-	listens(tb, address)
-	return Server{
+	s := &Server{
 		URL: "https://" + address, Bucket: "clusters", Region: "us-east-1", CA: ca, Key: "director",
 		Secret: "a-key-of-the-test", Dir: filepath.Join(dir, "data/clusters"),
 	}
+	s.start = func(ctx context.Context) *exec.Cmd {
+		//nolint:gosec // our own build
+		cmd := exec.CommandContext(ctx, strings.TrimSpace(string(out)), "--port", address, "--cert",
+			filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "posix", filepath.Join(dir, "data"))
+		cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=director", "ROOT_SECRET_KEY=a-key-of-the-test")
+		cmd.Stdout, cmd.Stderr = &s.said, &s.said
+		return cmd
+	}
+	tb.Cleanup(func() {
+		s.Kill()
+		if tb.Failed() {
+			tb.Logf("the server said:\n%s", s.said.String())
+		}
+	})
+	s.Again(tb)
+	return s
+}
+
+// Kill ends the server at once. What it has stored stays.
+func (s *Server) Kill() {
+	if s.cmd != nil {
+		_ = s.cmd.Process.Kill()
+		_ = s.cmd.Wait()
+	}
+	s.cmd = nil
+}
+
+// Again starts the server after Kill, at the same address and with what it has stored, and returns when it listens.
+func (s *Server) Again(tb testing.TB) {
+	tb.Helper()
+	// It serves until the test's other clean-ups are done.
+	s.cmd = s.start(context.WithoutCancel(tb.Context()))
+	if err := s.cmd.Start(); err != nil {
+		tb.Fatal(err)
+	}
+	listens(tb, strings.TrimPrefix(s.URL, "https://"))
 }
 
 // certificate makes an authority, and a certificate of it for loopback.
