@@ -17,6 +17,8 @@ import (
 type Check struct {
 	Name string
 	Err  error // nil if all is well; what people are shown of it is its Msg and its hint
+	// Minor is something without which the director does a part of its work: it is ready, and says what is wrong.
+	Minor bool
 }
 
 // Observer is told of requests, for metrics. Its methods must return at once.
@@ -39,8 +41,10 @@ func (s *server) readiness(ctx context.Context) (wire.Readiness, error) {
 		if c.Err != nil {
 			p := problemOf(ctx, c.Err)
 			w.Reason = p.Detail
-			wrong = append(wrong, director.Field{Path: c.Name, Msg: p.Detail, Hint: p.Hint})
-			s.Log.WarnContext(ctx, "the director is not ready", "check", c.Name, "err", c.Err)
+			if !c.Minor {
+				wrong = append(wrong, director.Field{Path: c.Name, Msg: p.Detail, Hint: p.Hint})
+				s.Log.WarnContext(ctx, "the director is not ready", "check", c.Name, "err", c.Err)
+			}
 		}
 		out.Checks = append(out.Checks, w)
 	}

@@ -133,18 +133,28 @@ func (a ACME) checkNames(p *problems) {
 
 // roots reads CAFile; nil for those that the machine trusts.
 func (a ACME) roots() (*x509.CertPool, error) {
-	if a.CAFile == "" {
-		return nil, nil
-	}
-	text, err := readSmall(a.CAFile, 1<<20)
-	if err != nil {
+	text, err := certificatesIn(a.CAFile)
+	if err != nil || text == nil {
 		return nil, err
 	}
 	roots := x509.NewCertPool()
-	if !roots.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s holds no certificate", a.CAFile)
-	}
+	roots.AppendCertsFromPEM(text)
 	return roots, nil
+}
+
+// certificatesIn reads a file of certificates in PEM; nil without a name.
+func certificatesIn(file string) ([]byte, error) {
+	if file == "" {
+		return nil, nil
+	}
+	text, err := readSmall(file, 1<<20)
+	if err != nil {
+		return nil, err
+	}
+	if !x509.NewCertPool().AppendCertsFromPEM(text) {
+		return nil, fmt.Errorf("%s holds no certificate", file)
+	}
+	return text, nil
 }
 
 // key reads KeyFile. Errors hold nothing of it.

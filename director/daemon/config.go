@@ -46,6 +46,8 @@ type Config struct {
 	// RegistryAnonymous says who may pull without credentials: existing (anyone, while there are clusters from before
 	// they had some) or never.
 	RegistryAnonymous string `yaml:"registryAnonymous"`
+	// RegistryBucket is where the registry keeps images; in stateDir without one.
+	RegistryBucket RegistryBucket `yaml:"registryBucket"`
 	// MetricsTokenFile holds the bearer token for /metrics; metrics.token in stateDir, made at the first start, if
 	// empty.
 	MetricsTokenFile  string `yaml:"metricsTokenFile"`
@@ -171,6 +173,7 @@ func (c Config) Validate() error {
 	p = append(p, c.doorProblems()...)
 	c.AuditSyslog.check(&p)
 	c.checkACME(&p)
+	c.checkRegistryBucket(&p)
 	c.checkSimulation(&p)
 	return director.Invalid("daemon.config", "the configuration is wrong", p)
 }

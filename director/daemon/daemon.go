@@ -72,6 +72,7 @@ type Daemon struct {
 	addr  net.Addr
 
 	registryAddr  net.Addr
+	images        func() error                  // why nothing can be pulled; nil while all is well
 	engine        atomic.Pointer[engine.Engine] // nil before it was made
 	docs          *documents.Service
 	services      services
@@ -146,8 +147,12 @@ func (d *Daemon) startRegistry(
 			"clusters", without,
 		)
 	}
+	images, err := d.cfg.RegistryBucket.place()
+	if err != nil {
+		return bundle.PushOptions{}, err
+	}
 	reg, err := registry.New(registry.Config{
-		Root: d.path("registry"), Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(),
+		Root: d.path("registry"), Bucket: images, Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(),
 		User: "director", Password: secret, Reader: access.read, Logger: d.log,
 	})
 	if err != nil {
@@ -157,7 +162,7 @@ func (d *Daemon) startRegistry(
 		return bundle.PushOptions{}, err
 	}
 	d.onStop(reg.Stop)
-	d.registryAddr = reg.Addr()
+	d.registryAddr, d.images = reg.Addr(), reg.Content
 	return bundle.PushOptions{Username: "director", Password: secret}, nil
 }
 

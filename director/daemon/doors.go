@@ -75,7 +75,7 @@ func (c Config) doorProblems() []director.Field {
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
 		for _, own := range []string{
 			c.StateDir, c.AdminPasswordFile, c.AdminPasswordHashFile, c.DatabasePasswordFile, c.CertificateKeyFile,
-			c.ACME.KeyFile,
+			c.ACME.KeyFile, c.RegistryBucket.SecretKeyFile,
 		} {
 			if own != "" && within(dir, own) && !c.Simulate {
 				bad(

@@ -48,6 +48,9 @@ func (d health) checks(db *store.Store) func(context.Context) []api.Check {
 			{Name: "disk", Err: d.checkDisk()},
 			{Name: "registry", Err: d.checkRegistry(ctx)},
 		}, time.Now()
+		if d.cfg.RegistryBucket.URL != "" {
+			last = append(last, api.Check{Name: "registry-bucket", Err: d.checkBucket(), Minor: true})
+		}
 		return last
 	}
 }
@@ -119,6 +122,18 @@ func (d health) checkRegistry(ctx context.Context) error {
 	return conn.Close()
 }
 
+// checkBucket looks whether images can be pulled. Who asks is not told where the bucket is.
+func (d health) checkBucket() error {
+	err := d.images()
+	if err == nil {
+		return nil
+	}
+	return &director.Error{
+		Kind: director.KindUnavailable, Op: "daemon.ready",
+		Msg: "the registry's bucket cannot be used: nobody pulls or pushes images", Hint: "see the director's log", Err: err,
+	}
+}
+
 func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 	return metrics.New(metrics.Config{
 		Version: build.Version, Commit: build.Commit, Go: runtime.Version(), Forks: d.cfg.Forks, Log: d.log,
@@ -131,6 +146,9 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 			if eng := d.engine.Load(); eng != nil && err == nil {
 				out.Held = eng.Held()
 				out.Queue, err = eng.QueueLength(ctx)
+			}
+			if d.cfg.RegistryBucket.URL != "" {
+				out.Bucket = new(d.images() == nil)
 			}
 			if d.cfg.AuditSyslog.Address != "" && err == nil {
 				var unsent int64

@@ -32,6 +32,7 @@ type Counts struct {
 	// Certificates are those of clusters and of the director, as they were seen last.
 	Certificates []director.Certificate
 	Consuls      []director.ConsulState // of those that have a document
+	Bucket       *bool                  // whether the registry's bucket answers; nil without one
 	Free         *int                   // bytes that the data disk has left; nil if that is not known
 }
 
@@ -270,6 +271,9 @@ var (
 	descFree = prometheus.NewDesc(
 		namespace+"_disk_free_bytes", "What the disk with the director's state has left.", nil, nil,
 	)
+	descBucket = prometheus.NewDesc(
+		namespace+"_registry_bucket_up", "Whether the bucket of the registry can be used: 1 or 0.", nil, nil,
+	)
 	descUnsent = prometheus.NewDesc(
 		namespace+"_audit_unsent", "Entries of the audit trail that have not arrived at the log server.", nil, nil,
 	)
@@ -281,7 +285,7 @@ type looked struct{ m *Metrics }
 // Describe lists what there is.
 func (looked) Describe(out chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
-		descQueue, descHeld, descMachines, descPlans, descSteps, descFree, descUnsent, descCertEnds,
+		descQueue, descHeld, descMachines, descPlans, descSteps, descFree, descBucket, descUnsent, descCertEnds,
 		descCertSeen, descCertBegins, descNewestBackup, descLateBackup, descDrillLast, descDrillTook,
 		descDrillFailed, descDrillLate, descHooks, descConsulEntries, descConsulSuccess, descConsulHeld,
 		descNotified,
@@ -311,6 +315,13 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	}
 	if c.Free != nil {
 		set(descFree, *c.Free)
+	}
+	if c.Bucket != nil {
+		up := 0
+		if *c.Bucket {
+			up = 1
+		}
+		set(descBucket, up)
 	}
 	certificateEnds(c.Certificates, out)
 	consuls(c.Consuls, out)

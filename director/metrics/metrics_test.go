@@ -24,7 +24,7 @@ func busy() *Metrics {
 		Counts: func(context.Context) (Counts, error) {
 			return Counts{
 				Queue: 3, Held: 2, Machines: map[string]int{"present": 7}, Plans: map[string]int{"running": 1},
-				Steps: map[string]int{"waiting": 4}, Unsent: new(5), Free: new(1 << 40),
+				Steps: map[string]int{"waiting": 4}, Unsent: new(5), Free: new(1 << 40), Bucket: new(true),
 			}, nil
 		},
 	})
@@ -63,7 +63,7 @@ func TestWhatIsShown(t *testing.T) {
 		`director_http_requests_total{method="GET",route="/api/v1/plans",status="200"} 1`, `director_http_streams 1`,
 		`director_machines{state="present"} 7`, `director_plans{status="running"} 1`,
 		`director_steps{status="waiting"} 4`, `director_audit_unsent 5`,
-		`director_disk_free_bytes 1.099511627776e+12`,
+		`director_disk_free_bytes 1.099511627776e+12`, `director_registry_bucket_up 1`,
 		`process_resident_memory_bytes`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {

@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"filippo.io/age"
+
+	"github.com/director-kaas/kaas/director"
 )
 
 // The types of backup targets.
@@ -94,20 +96,34 @@ var (
 	regionPattern = regexp.MustCompile(`^[a-z0-9-]+$`)
 )
 
-func (v *validator) bucket(b *S3Bucket) {
+// Problems returns what is wrong with the address, the bucket's name, the prefix and the region, at the path of b.
+func (b S3Bucket) Problems(at string) []director.Field {
+	var v validator
+	v.place(at, &b)
+	for i, p := range v.problems {
+		v.problems[i].Path = strings.TrimPrefix(p.Path, v.ref.String()+": ")
+	}
+	return v.problems
+}
+
+func (v *validator) place(at string, b *S3Bucket) {
 	u, err := url.Parse(b.URL)
 	if err != nil || u.Scheme != "https" || u.Hostname() == "" || u.User != nil || strings.Trim(u.Path, "/") != "" ||
 		u.RawQuery != "" || u.Fragment != "" {
-		v.fail("spec.s3.url", "an address such as https://s3.example.org:9000, without path and account",
+		v.fail(at+".url", "an address such as https://s3.example.org:9000, without path and account",
 			"is not the address of a server")
 	}
-	v.match("spec.s3.bucket", b.Bucket, bucketPattern, "3 to 63 of a-z, 0-9, dots and dashes", 63)
+	v.match(at+".bucket", b.Bucket, bucketPattern, "3 to 63 of a-z, 0-9, dots and dashes", 63)
 	if b.Prefix != "" {
 		v.match(
-			"spec.s3.prefix", b.Prefix, prefixPattern, "words with slashes between them, such as clusters/site-a", 200,
+			at+".prefix", b.Prefix, prefixPattern, "words with slashes between them, such as clusters/site-a", 200,
 		)
 	}
-	v.match("spec.s3.region", b.Region, regionPattern, "a region such as us-east-1", 40)
+	v.match(at+".region", b.Region, regionPattern, "a region such as us-east-1", 40)
+}
+
+func (v *validator) bucket(b *S3Bucket) {
+	v.place("spec.s3", b)
 	v.match("spec.s3.credentials", b.Credentials, labelPattern,
 		"the name of credentials: letters a-z, digits and dashes, beginning with a letter", 40)
 	if b.CA != "" {
