@@ -130,7 +130,8 @@ func (d health) checkBucket() error {
 	}
 	return &director.Error{
 		Kind: director.KindUnavailable, Op: "daemon.ready",
-		Msg: "the registry's bucket cannot be used: nobody pulls or pushes images", Hint: "see the director's log", Err: err,
+		Msg:  "the registry's bucket cannot be used: no images are pulled or pushed",
+		Hint: "see the director's log", Err: err,
 	}
 }
 

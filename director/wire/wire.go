@@ -145,7 +145,7 @@ type Readiness struct {
 
 // Check is one thing that the director needs to work.
 type Check struct {
-	Name   string `json:"name" doc:"database, engine, disk, registry or registry-bucket. The director is ready without its registry-bucket, but nobody pulls or pushes images."`
+	Name   string `json:"name" doc:"database, engine, disk, registry or registry-bucket. The director is ready without its registry-bucket, but no images are pulled or pushed."`
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty" doc:"What is wrong."`
 }
