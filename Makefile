@@ -119,6 +119,10 @@ image: ## Build the node image of Kubernetes $(KUBERNETES), or take it from the 
 appliance: build ## Build the director as an appliance (qcow2, OVA), or take it from the cache
 	images/director/build.sh $(if $(RELEASE),--release $(RELEASE))
 
+.PHONY: appliance/compare
+appliance/compare: ## Build the appliance twice from nothing, and say what differs
+	images/director/compare.sh
+
 .PHONY: test/appliance
 test/appliance: build ## Boot the appliance in a lab: three first boots, a new root disk, and upgrades in place
 	images/director/test.sh

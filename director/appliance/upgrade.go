@@ -77,9 +77,15 @@ func (p Place) Abandon(ctx context.Context) error {
 	}
 	s.Change.Stage, s.Change.Ended = rootdisk.Failed, time.Now().UTC()
 	s.Change.Reason, s.Change.Hint = "it was interrupted; nothing has changed", "begin it again"
-	err = p.saveRoots(s)
-	_, rerr := command(ctx, nil, "systemctl", "restart", "--no-block", "director")
-	return errors.Join(err, rerr)
+	return errors.Join(p.saveRoots(s), resume(ctx))
+}
+
+// resume has the director work again, and be one that may have the address of its group. Without a group, keepalived
+// does not start.
+func resume(ctx context.Context) error {
+	_, err := command(ctx, nil, "systemctl", "restart", "--no-block", "director")
+	_, kerr := command(ctx, nil, "systemctl", "start", "--no-block", "keepalived")
+	return errors.Join(err, kerr)
 }
 
 // change is one that is being made.
@@ -113,8 +119,7 @@ func (c *change) fail(cause error) error {
 	}
 	errs = append(errs, c.save())
 	if c.stopped {
-		_, err := command(context.WithoutCancel(c.ctx), nil, "systemctl", "restart", "--no-block", "director")
-		errs = append(errs, err)
+		errs = append(errs, resume(context.WithoutCancel(c.ctx)))
 	}
 	return errors.Join(errs...)
 }
@@ -331,13 +336,17 @@ func readBack(d *os.File, m rootdisk.Manifest) error {
 	return nil
 }
 
-// restart lets plans come to the ends of their steps, stops the director, saves the data and starts the other root
-// once.
+// restart gives the group's address away, lets plans come to the ends of their steps, stops the director, saves the
+// data and starts the other root once.
 func (c *change) restart(parts map[int]string) error {
 	if err := c.stage(rootdisk.Draining); err != nil {
 		return err
 	}
 	c.stopped = true
+	// Another member of the group takes the address at once, and not when it finds that this one takes no changes.
+	if _, err := command(c.ctx, nil, "systemctl", "stop", "keepalived"); err != nil {
+		return err
+	}
 	if err := c.drain(c.ctx, time.Duration(c.request.Drain)*time.Second); err != nil {
 		return err
 	}

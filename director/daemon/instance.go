@@ -107,7 +107,7 @@ func (d *Daemon) openIdentity(ctx context.Context, db *store.Store, box *seal.Bo
 		}
 	}
 	ips := []netip.Addr{d.cfg.Address, netip.MustParseAddr("127.0.0.1")}
-	for _, listen := range []string{d.cfg.Listen, d.cfg.RegistryListen} {
+	for _, listen := range []string{d.cfg.Listen, d.cfg.RegistryListen, d.cfg.PeerAddress} {
 		if ip, ok := listenIP(listen); ok && !slices.Contains(ips, ip) {
 			ips = append(ips, ip)
 		}

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/store/storetest"
 )
 
@@ -161,6 +162,29 @@ func TestLocalAddress(t *testing.T) {
 	for _, other := range []netip.Addr{{}, netip.IPv4Unspecified()} {
 		if got, ok := localAddress(other); ok {
 			t.Errorf("%v is reached from %v", other, got)
+		}
+	}
+}
+
+// A member of a group is asked at its own address, too: an upgrade of it begins there.
+func TestCertificateHasTheOwnAddress(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	c.PeerAddress = "192.0.2.11:443"
+	if _, err := start(t, c, io.Discard); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "server.crt"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cert, err := pki.ParseCert(string(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, host := range []string{"192.0.2.11", c.Address.String()} {
+		if err := cert.VerifyHostname(host); err != nil {
+			t.Error(err)
 		}
 	}
 }

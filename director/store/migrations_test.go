@@ -71,6 +71,17 @@ func TestMigrationsExpandOnly(t *testing.T) {
 	}
 }
 
+// Only directors that tests build know the schema after the newest.
+func TestNoNextSchema(t *testing.T) {
+	t.Parallel()
+	if found, err := fs.Glob(migrations, "next/*/*"); err != nil || len(found) > 0 {
+		t.Errorf("a director has %v, %v: it was built for a test of the appliance", found, err)
+	}
+	if latest, err := Latest(); err != nil || latest >= "9000" {
+		t.Errorf("the newest version of the schema is %s, %v", latest, err)
+	}
+}
+
 // The scan sees what it has to.
 func TestContractsOf(t *testing.T) {
 	t.Parallel()

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/rand"
 	"database/sql"
-	"embed"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -24,9 +23,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 )
-
-//go:embed migrations
-var migrations embed.FS
 
 // Store is an open database: SQLite for one director, or PostgreSQL that several may share. It is safe for concurrent
 // use.
@@ -186,7 +182,7 @@ func (s *database) migrate(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	names, err := fs.Glob(migrations, "migrations/"+s.dialect()+"/*.sql")
+	names, err := fs.Glob(migrations, "*/"+s.dialect()+"/*.sql")
 	if err != nil {
 		return err
 	}
@@ -243,7 +239,7 @@ func version(name string) string {
 
 // Latest returns the number of the newest version of the schema that this director knows, such as 0054.
 func Latest() (string, error) {
-	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
+	names, err := fs.Glob(migrations, "*/sqlite/*.sql")
 	if err != nil || len(names) == 0 {
 		return "", director.Errorf(director.KindInternal, "store.latest", "the migrations are not there: %w", err)
 	}

@@ -1,4 +1,4 @@
-"""Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power in turn."""
+"""Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power, or is upgraded, in turn."""
 
 import hashlib
 import json
@@ -8,10 +8,11 @@ import shutil
 import signal
 import ssl
 import subprocess
+import threading
 import time
 import urllib.request
 
-from vms import DISKS, ROOT, VM, WORK, check, ctl, first_start, sh, wait
+from vms import DISKS, ROOT, VM, WORK, Bundles, check, ctl, first_start, good, sh, trusted_key, wait
 
 HOST = "10.89.0.1"
 ADDRESS = "10.89.0.20"
@@ -35,12 +36,12 @@ spec: {provider: lab, mode: open, cidr: 10.88.0.0/24, gateway: 10.88.0.1, pool: 
 apiVersion: kaas/v1
 kind: Release
 metadata: {name: k8s}
-spec: {bundle: /data/bundles/k8s, kubernetes: v1.37.1}
+spec: {bundle: /data/bundles/k8s, kubernetes: v1.37.1, unsigned: it is made in this test}
 ---
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node}
-spec: {source: /data/images/node.img, sha256: "@IMAGE@", kubernetes: v1.37.1}
+spec: {source: /data/images/node.img, sha256: "@IMAGE@", kubernetes: v1.37.1, unsigned: it is made in this test}
 ---
 apiVersion: kaas/v1
 kind: BackupTarget
@@ -66,11 +67,11 @@ spec:
 """
 
 
-def models() -> str:
-    """Return the documents, with the checksum of the stand-in for an image and a recipient of backups."""
+def models(top: str) -> str:
+    """Return the documents, with the checksum of the stand-in for an image and a recipient of backups, whose key is in top."""
     image = hashlib.sha256(b"a stand-in for the node image node\n").hexdigest()
-    sh("age-keygen", "-o", f"{WORK}/backups-of-directors.key")
-    recipient = sh("age-keygen", "-y", f"{WORK}/backups-of-directors.key").stdout.strip()
+    sh("age-keygen", "-o", f"{top}/backups-of-directors.key")
+    recipient = sh("age-keygen", "-y", f"{top}/backups-of-directors.key").stdout.strip()
     return MODELS.replace("@IMAGE@", image).replace("@RECIPIENT@", recipient)
 
 
@@ -84,23 +85,25 @@ SIMULATION = {
 class Services:
     """A PostgreSQL with TLS, and an NFS, on this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         sh(f"{ROOT}/test/lab/need.sh", "postgresql", "nfs-ganesha", "nfs-ganesha-vfs", "openssl", "age")
         os.chmod(WORK, 0o711)
-        self.export, self.running = f"{WORK}/export", []
+        self.top = f"{WORK}/{name}"
+        self.export, self.models, self.running, self.ask = f"{self.top}/export", f"{self.top}/models.yaml", [], ()
         os.makedirs(self.export)
+        os.chmod(self.top, 0o711)
         os.chown(self.export, 900, 900)
-        with open(f"{WORK}/shared-models.yaml", "w", encoding="utf-8") as f:
-            f.write(models())
+        with open(self.models, "w", encoding="utf-8") as f:
+            f.write(models(self.top))
         self.database()
         self.nfs()
         self.stand_ins()
 
     def stand_ins(self) -> None:
         """Put on the NFS what a simulated director takes for an image and a release bundle."""
-        top = f"{WORK}/stand-ins"
+        top = f"{self.top}/stand-ins"
         with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", top, "-listen", "127.0.0.1:18443", "-registry-listen",
-                               "127.0.0.1:15000", f"{WORK}/shared-models.yaml"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as made:
+                               "127.0.0.1:15000", self.models], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as made:
             wait("the stand-ins", lambda: answers("127.0.0.1:18443"))
             made.send_signal(signal.SIGINT)
         shutil.copytree(f"{top}/simulation/bundles", f"{self.export}/bundles")
@@ -112,7 +115,7 @@ class Services:
 
     def database(self) -> None:
         """Start PostgreSQL, with a user for the directors."""
-        top, postgres = f"{WORK}/postgres", pwd.getpwnam("postgres")
+        top, postgres = f"{self.top}/postgres", pwd.getpwnam("postgres")
         os.makedirs(top)
         sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=database", "-addext",
            f"subjectAltName=IP:{HOST}", "-days", "2", "-keyout", f"{top}/server.key", "-out", f"{top}/server.crt")
@@ -131,10 +134,15 @@ class Services:
                    "-c", "ssl=on", "-c", f"ssl_cert_file={top}/server.crt", "-c", f"ssl_key_file={top}/server.key")
         wait("PostgreSQL", lambda: sh(f"{tools}/pg_isready", "-h", HOST, check=False).returncode == 0)
         sh(*user, f"{tools}/createdb", "-h", top, "-U", "director", "director")
+        self.ask = (*user, f"{tools}/psql", "-h", top, "-U", "director", "-d", "director", "-Atc")
+
+    def schema(self) -> str:
+        """Return the newest version of the database."""
+        return sh(*self.ask, "SELECT max(version) FROM schema_migrations").stdout.strip()
 
     def nfs(self) -> None:
         """Start NFS-Ganesha, a server that needs nothing of the kernel. Root is nobody there."""
-        top = f"{WORK}/nfs"
+        top = f"{self.top}/nfs"
         os.makedirs(top)
         with open(f"{top}/ganesha.conf", "w", encoding="utf-8") as f:
             f.write(f"""NFS_Core_Param {{ Protocols = 4; Bind_addr = {HOST}; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}
@@ -150,7 +158,7 @@ EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type =
 
     def start(self, *args: str) -> None:
         """Start a program that stop ends."""
-        log = open(f"{WORK}/{len(self.running)}.service.log", "wb")  # pylint: disable=consider-using-with # it has it as long as it runs
+        log = open(f"{self.top}/{len(self.running)}.service.log", "wb")  # pylint: disable=consider-using-with # it has it as long as it runs
         self.running.append(subprocess.Popen(args, stdout=log, stderr=log))  # pylint: disable=consider-using-with
 
     def stop(self) -> None:
@@ -174,9 +182,10 @@ def answers(address: str, path: str = "/readyz?changes=true") -> bool:
 class Group:
     """The three appliances, and what a person does with them."""
 
-    def __init__(self) -> None:
-        self.vms = [VM(f"group-{i}", f"10.89.0.{20 + i}", f"52:54:00:89:00:2{i}") for i in (1, 2, 3)]
-        self.all = VM("group", ADDRESS, "")  # whoever has the address
+    def __init__(self, services: Services, name: str) -> None:
+        self.vms = [VM(f"{name}-{i}", f"10.89.0.{20 + i}", f"52:54:00:89:00:2{i}") for i in (1, 2, 3)]
+        self.all = VM(name, ADDRESS, "")  # whoever has the address
+        self.services = services
         self.data: dict = {}
 
     def boot(self) -> None:
@@ -190,11 +199,12 @@ class Group:
     def join(self) -> None:
         """Make the first one a group, and have the others join it."""
         first = self.vms[0]
-        first.send(open(f"{WORK}/postgres/server.crt", "rb").read(), "sudo tee /data/etc/database-ca.crt >/dev/null")
+        first.send(open(f"{self.services.top}/postgres/server.crt", "rb").read(), "sudo tee /data/etc/database-ca.crt >/dev/null")
         first.send(b"secret of the database\n", "sudo install -o director -g director -m 0600 /dev/stdin /data/etc/database.password")
         first.send(json.dumps({
             "database": f"postgres://director@{HOST}/director?sslmode=verify-full&sslrootcert=/data/etc/database-ca.crt",
             "databasePasswordFile": "/data/etc/database.password", "simulate": True, "simulation": SIMULATION,
+            "trustedKeys": [trusted_key()],
         }).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
         members = " ".join(vm.address for vm in self.vms)
         # A director that has begun on real hypervisors does not become a simulated one.
@@ -242,11 +252,45 @@ class Group:
         shown = ctl(self.all, "plans", "show", plan, "-o", "json")
         return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
 
-    def lose(self, vm: VM, name: str) -> None:
-        """Cut the power of an appliance in the middle of a plan, and bring it back."""
+    def amid(self, name: str) -> str:
+        """Start the creation of a cluster, and return its plan when a play runs."""
         plan = self.plan(name)
         wait(f"{name}: a play runs", lambda: any(
             state == "running" and step.startswith(("prepare", "control_plane", "workers")) for step, state in self.states(plan).items()))
+        return plan
+
+    def ends(self, plan: str, what: str, began: float) -> None:
+        """Follow a plan to its end."""
+        done = ctl(self.all, "follow", plan)
+        took = time.monotonic() - began
+        wait("the plan can be asked for", lambda: self.states(plan))
+        states = self.states(plan)
+        check(f"{what}, after {took:.0f} s", done.returncode == 0 and set(states.values()) == {"done"},
+              done.stdout[-1000:] + done.stderr + str(states))
+
+    def store(self) -> None:
+        """Log in at the group's address, and store the documents."""
+        check("the API takes the password at the group's address", self.all.login(self.vms[0].authority()).returncode == 0)
+        good("the documents are stored", ctl(self.all, "apply", "-f", self.services.models))
+
+    def back_up(self) -> None:
+        """Have the director backed up to the NFS."""
+        done = ctl(self.all, "schedules", "run", "director-backup", "--wait")
+        kept = [name for _, _, names in os.walk(f"{self.services.export}/backups/directors") for name in names]
+        check("the director is backed up to the NFS", done.returncode == 0 and any(name.endswith(".age") for name in kept),
+              done.stdout + done.stderr + str(kept))
+
+    def end(self) -> None:
+        """Look whether all is well, and end the VMs."""
+        for vm in self.vms:
+            failed = vm.on("systemctl --failed --no-legend --plain").stdout
+            check(f"no unit of {vm.name} failed", not failed, failed)
+            vm.forget()
+            vm.destroy()
+
+    def lose(self, vm: VM, name: str) -> None:
+        """Cut the power of an appliance in the middle of a plan, and bring it back."""
+        plan = self.amid(name)
         had = "which had" if self.holder() is vm else "which did not have"
         vm.forget()
         vm.destroy()
@@ -254,12 +298,7 @@ class Group:
         wait("the address answers again", lambda: answers(ADDRESS))
         away = time.monotonic() - began
         check(f"without {vm.name}, {had} the address, another director answers after {away:.1f} s", away <= 15, f"{away:.1f} s")
-        done = ctl(self.all, "follow", plan)
-        took = time.monotonic() - began
-        wait("the plan can be asked for", lambda: self.states(plan))
-        states = self.states(plan)
-        check(f"the plan ends without it, after {took:.0f} s", done.returncode == 0 and set(states.values()) == {"done"},
-              done.stdout[-1000:] + done.stderr + str(states))
+        self.ends(plan, "the plan ends without it", began)
         vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
         wait(f"{vm.name} is back", lambda: answers(vm.address))
         vm.wait_ssh()
@@ -277,21 +316,98 @@ def saved(g: Group, services: Services) -> None:
     check("it is read back from the NFS", bool(items) and read.returncode == 0, read.stdout + read.stderr)
 
 
-def group() -> None:
-    """Three appliances behind one address; each in turn loses its power under a running plan."""
-    services = Services()
+class Watch(threading.Thread):
+    """Asks again and again whether a director answers at the group's address."""
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.ended, self.last, self.longest = threading.Event(), time.monotonic(), 0.0
+
+    def run(self) -> None:
+        """Ask until the test ends."""
+        while not self.ended.wait(0.2):
+            if answers(ADDRESS, "/readyz"):
+                now = time.monotonic()
+                self.longest, self.last = max(self.longest, now - self.last), now
+
+    def check(self, what: str) -> None:
+        """Say for how long nobody answered since the last time."""
+        longest = max(self.longest, time.monotonic() - self.last)
+        self.longest = 0.0
+        check(f"{what}: the API was never silent for longer than {longest:.1f} s", longest <= 15)
+
+
+def upgrade_in_place(g: Group, bundle: str, watch: Watch) -> None:
+    """Upgrade one after another, the one with the address first, each in the middle of a plan."""
+    done = []
+    while len(done) < len(g.vms):
+        vm = next(v for v in (g.holder(), *g.vms) if v not in done)
+        done.append(vm)
+        plan, began = g.amid(f"upgraded-{len(done)}"), time.monotonic()
+        good(f"{vm.name} is upgraded in place", ctl(vm, "appliance", "upgrade", bundle, "--yes", "--within", "40m"),
+             "The director is version next (root b)")
+        print(f"        after {time.monotonic() - began:.0f} s", flush=True)
+        vm.forget()
+        vm.wait_ssh()
+        wait(f"{vm.name} takes changes", lambda vm=vm: answers(vm.address))
+        g.ends(plan, "the plan goes on meanwhile to its end", began)
+        watch.check(f"upgrade of {vm.name}")
+
+
+def replace_roots(g: Group, image: str, watch: Watch) -> None:
+    """Replace the root disks one after another by those of a version that changes the database, each in the middle of a plan."""
+    for i, vm in enumerate(g.vms, 1):
+        plan, began = g.amid(f"replaced-{i}"), time.monotonic()
+        vm.forget()
+        vm.stop()
+        vm.start(vm.disk("root", image=image), g.data[vm.name])
+        wait(f"{vm.name} is back", lambda vm=vm: answers(vm.address))
+        print(f"        {vm.name} is back after {time.monotonic() - began:.0f} s", flush=True)
+        vm.wait_ssh()
+        check(f"the database has the next schema, and the other members of before go on ({i} of 3 replaced)",
+              g.services.schema() == "9999_next" and all(answers(v.address) for v in g.vms), g.services.schema())
+        g.ends(plan, "the plan goes on meanwhile to its end", began)
+        watch.check(f"new root disk of {vm.name}")
+
+
+def group_upgrade() -> None:
+    """Upgrade three appliances one after another without the API being away: in place, and by root disks with another schema."""
+    services = Services("group-upgrade")
+    watch = Watch()
     try:
-        g = Group()
+        g = Group(services, "group-upgrade")
         g.boot()
         g.join()
-        ca = g.vms[0].authority()
-        check("the API takes the password at the group's address", g.all.login(ca).returncode == 0)
-        done = ctl(g.all, "apply", "-f", f"{WORK}/shared-models.yaml")
-        check("the documents are stored", done.returncode == 0, done.stdout + done.stderr)
-        done = ctl(g.all, "schedules", "run", "director-backup", "--wait")
-        kept = [name for _, _, names in os.walk(f"{services.export}/backups/directors") for name in names]
-        check("the director is backed up to the NFS", done.returncode == 0 and any(name.endswith(".age") for name in kept),
-              done.stdout + done.stderr + str(kept))
+        g.store()
+        ca = f"{WORK}/{g.vms[0].name}.ca"
+        for vm in g.vms:
+            check(f"{vm.name} takes the password at its own address", vm.login(ca).returncode == 0)
+        bundles = Bundles("group-upgrade")
+        watch.start()
+        upgrade_in_place(g, bundles.make("next"), watch)
+        schema = bundles.next_schema("schema")
+        done = ctl(g.vms[0], "appliance", "upgrade", schema, "--yes")
+        check("an upgrade in place that changes the database is refused", done.returncode != 0 and
+              "changes the database, which is on a server" in done.stdout + done.stderr, done.stdout + done.stderr)
+        wait("the one that was asked takes changes", lambda: answers(g.vms[0].address))
+        g.back_up()
+        watch.check("the upgrade that was refused")
+        replace_roots(g, bundles.image("schema"), watch)
+        g.end()
+    finally:
+        watch.ended.set()
+        services.stop()
+
+
+def group() -> None:
+    """Three appliances behind one address; each in turn loses its power under a running plan."""
+    services = Services("group")
+    try:
+        g = Group(services, "group")
+        g.boot()
+        g.join()
+        g.store()
+        g.back_up()
         lost = []
         while len(lost) < len(g.vms):
             # One that came back may have been given the address again; then another is next.
@@ -299,10 +415,6 @@ def group() -> None:
             lost.append(vm)
             g.lose(vm, f"lost-{len(lost)}")
         saved(g, services)
-        for vm in g.vms:
-            failed = vm.on("systemctl --failed --no-legend --plain").stdout
-            check(f"no unit of {vm.name} failed", not failed, failed)
-            vm.forget()
-            vm.destroy()
+        g.end()
     finally:
         services.stop()

@@ -1,15 +1,17 @@
 #!/bin/bash
 # test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there
 # is, looks at what it must be, restarts it, replaces its root disk, upgrades it in place, has another director make one,
-# makes a group of three, and lets it create a cluster, in the middle of which it is upgraded. Prints how long it took.
+# makes a group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints
+# how long it took.
 #
-# KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade outer group restore cluster" runs some of it. KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
+# KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade outer group group-upgrade restore cluster" runs some of it.
+# KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 root=$(readlink -f "$here/../..")
 lab=$root/test/lab/lab
 dir=$(readlink -f "${1:-$("$here/build.sh" | tail -n 1)}")
-export PYTHONDONTWRITEBYTECODE=1 KAAS_APPLIANCE_ONLY=${KAAS_APPLIANCE_ONLY:-nocloud ovf form upgrade outer group restore cluster}
+export PYTHONDONTWRITEBYTECODE=1 KAAS_APPLIANCE_ONLY=${KAAS_APPLIANCE_ONLY:-nocloud ovf form upgrade outer group group-upgrade restore cluster}
 
 "$root/test/lab/need.sh" genisoimage openssh-client qemu-utils ovmf xfsprogs python3 dnsmasq-base e2fsprogs zstd
 APPLIANCE_TEST_DIR=$(mktemp -d /var/tmp/director-appliance-test.XXXXXX)

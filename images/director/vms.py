@@ -59,13 +59,13 @@ class VM:
         self.name, self.address, self.mac, self.uefi, self.memory = name, address, mac, uefi, memory
         self.console, self.serial, self.seen, self.began = None, f"{WORK}/{name}.serial", "", 0.0
 
-    def disk(self, name: str, size: str = "") -> str:
+    def disk(self, name: str, size: str = "", image: str = IMAGE) -> str:
         """Make a blank disk, or a new root disk."""
         path = f"{DISKS}/{self.name}-{name}.qcow2"
         if size:
             sh("qemu-img", "create", "-q", "-f", "qcow2", path, size)
         else:
-            sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", IMAGE, "-F", "qcow2", path)
+            sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", image, "-F", "qcow2", path)
         return path
 
     def start(self, root: str, data: str = "", seed: str = "", cdrom: str = "") -> None:
@@ -265,8 +265,9 @@ class Bundles:
         self.root = f"{self.dir}/root.ext4"
         sh("zstd", "-q", "-d", os.path.dirname(IMAGE) + "/root.ext4.zst", "-o", self.root)
 
-    def make(self, version: str, older: bool = False, commands: tuple = (), key: str = "", root: str = "") -> str:
+    def make(self, version: str, older: bool = False, commands: tuple = (), key: str = "", root: str = "", schema: str = "") -> str:
         """Make a signed upgrade to the version, whose root debugfs has changed by the commands."""
+        schema = schema or self.schema
         out = f"{self.dir}/{version}"
         os.makedirs(out)
         built = int(self.built) + (-60 if older else 60)
@@ -274,13 +275,35 @@ class Bundles:
             root = f"{out}/root.ext4"
             shutil.copy(self.root, root)
             with open(f"{out}/appliance", "w", encoding="utf-8") as f:
-                f.write(json.dumps({"version": version, "built": built, "schema": self.schema}) + "\n")
+                f.write(json.dumps({"version": version, "built": built, "schema": schema}) + "\n")
             file = "/usr/lib/director/appliance"
             for command in (f"rm {file}", f"write {out}/appliance {file}", *commands):
                 sh("debugfs", "-w", "-R", command, root)
         env = ["env", f"KAAS_SIGN_KEY={key}"] if key else []
-        sh(*env, f"{HERE}/upgrade.sh", root, out, version, str(built), self.schema)
+        sh(*env, f"{HERE}/upgrade.sh", root, out, version, str(built), schema)
         return f"{out}/director-upgrade.tar"
+
+
+    def next_schema(self, version: str) -> str:
+        """Make a signed upgrade to a version whose director knows one more version of the database."""
+        program = f"{self.dir}/director"
+        sh("env", "GOFLAGS=-tags=libvirt_dlopen,nextschema", shutil.which("go") or "/usr/local/go/bin/go", "-C", ROOT, "build", "-trimpath",
+           "-buildvcs=false", "-ldflags", f"-s -w -X main.version={version}", "-o", program, "./cmd/director")
+        schema = sh(program, "setup", "schema").stdout.strip()
+        installed = "/usr/local/bin/director"
+        return self.make(version, schema=schema, commands=(
+            f"rm {installed}", f"write {program} {installed}", f"sif {installed} mode 0100755"))
+
+    def image(self, version: str) -> str:
+        """Return a root disk of a version that was made: the image with another root a."""
+        disk, out = f"{self.dir}/disk.raw", f"{DISKS}/{os.path.basename(self.dir)}-{version}.qcow2"
+        sh("qemu-img", "convert", "-O", "raw", IMAGE, disk)
+        table = json.loads(sh("sfdisk", "--json", disk).stdout)["partitiontable"]["partitions"]
+        start = next(p["start"] for p in table if p.get("name") == "root-a")
+        sh("dd", f"if={self.dir}/{version}/root.ext4", f"of={disk}", "bs=512", f"seek={start}", "conv=notrunc,sparse", "status=none")
+        sh("qemu-img", "convert", "-f", "raw", "-O", "qcow2", disk, out)
+        os.remove(disk)
+        return out
 
 
 def trusted_key(file: str = "") -> str:

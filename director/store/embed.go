@@ -1,0 +1,8 @@
+//go:build !nextschema
+
+package store
+
+import "embed"
+
+//go:embed migrations
+var migrations embed.FS
