@@ -30,7 +30,7 @@ func (s *suite) needsBucket(t *testing.T) {
 		return
 	}
 	server := s3test.Start(s.t) // until the play ends
-	s.s3 = &server
+	s.s3 = server
 	key, err := age.GenerateX25519Identity()
 	if err != nil {
 		t.Fatal(err)
