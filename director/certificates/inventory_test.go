@@ -149,8 +149,8 @@ func TestInventory(t *testing.T) {
 		got = append(got, f.Node+" "+f.Name+" "+what+": "+f.Next)
 	}
 	want := []string{
-		"m1 etcd-peer the cluster's authority has not signed it: see whose machine or which clock it is; a node that was " +
-			"away while the authority was changed joins again: directorctl node rejoin demo m1",
+		"m1 etcd-peer the cluster's authority has not signed it: see whose machine or which clock it is; a node that " +
+			"was away while the authority was changed joins again: directorctl node rejoin demo m1",
 	}
 	if diff := cmp.Diff(want, got); diff != "" || looked != 9 {
 		t.Errorf("%d were looked at (-want +got):\n%s", looked, diff)

@@ -113,11 +113,11 @@ func (m meeting) ends(t *testing.T, clusters []string, at time.Time) {
 			t.Fatal(err)
 		}
 		if err := m.db.PutCertificates(t.Context(), []director.CertificateSight{{
-			ClusterUID: doc.UID, Cluster: name, Node: name + "-master-1", Source: director.CertificateFile, At: time.Now(),
-			Certificates: []director.Certificate{{
+			ClusterUID: doc.UID, Cluster: name, Node: name + "-master-1", Source: director.CertificateFile,
+			At: time.Now(), Certificates: []director.Certificate{{
 				ClusterUID: doc.UID, Cluster: name, Node: name + "-master-1", Source: director.CertificateFile,
-				Place: "/etc/kubernetes/pki/apiserver.crt", Name: "apiserver", Fingerprint: name, Begins: at.AddDate(-1, 0, 0),
-				Ends: at, Seen: time.Now(), Asked: time.Now(),
+				Place: "/etc/kubernetes/pki/apiserver.crt", Name: "apiserver", Fingerprint: name,
+				Begins: at.AddDate(-1, 0, 0), Ends: at, Seen: time.Now(), Asked: time.Now(),
 			}},
 		}}); err != nil {
 			t.Fatal(err)
@@ -165,12 +165,13 @@ func TestCertificatesOfSeveralClusters(t *testing.T) {
 	for i, later := range plans[:len(clusters)-1] { // the newest is the first
 		former := plans[i+1]
 		if later.Cluster != clusters[len(clusters)-1-i] || later.CreatedAt.Before(*former.FinishedAt) {
-			t.Errorf("%s of %s was made at %s, before the end of that of %s at %s", later.ID, later.Cluster, later.CreatedAt,
-				former.Cluster, former.FinishedAt)
+			t.Errorf("%s of %s was made at %s, before the end of that of %s at %s", later.ID, later.Cluster,
+				later.CreatedAt, former.Cluster, former.FinishedAt)
 		}
 	}
 	m.ends(t, clusters, time.Now().AddDate(1, 0, 0))
-	if said := runAway(t, api, certificates); !strings.HasPrefix(said, "done: nothing to do: no certificate of 3 clusters") {
+	said := runAway(t, api, certificates)
+	if !strings.HasPrefix(said, "done: nothing to do: no certificate of 3 clusters") {
 		t.Error(said)
 	}
 }

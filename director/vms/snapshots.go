@@ -46,6 +46,19 @@ func (s *Service) dropSnapshotsOf(ctx context.Context, id string) (bool, error) 
 	if holder, err := s.store.Holder(ctx, p.Cluster); err != nil || holder != "" {
 		return false, err
 	}
+	left, err := snapshotsOf(p, state)
+	if err != nil {
+		return false, err
+	}
+	var errs []error
+	for _, m := range left {
+		errs = append(errs, s.dropSnapshot(ctx, m, step.SnapshotName(id)))
+	}
+	return true, errors.Join(errs...)
+}
+
+// snapshotsOf returns the machines of which the plan may have left a snapshot.
+func snapshotsOf(p plan.Plan, state plan.State) (map[string]plan.MachineSpec, error) {
 	left := map[string]plan.MachineSpec{}
 	for _, kind := range []string{step.SnapshotTake, step.SnapshotDelete} {
 		for _, st := range p.Steps {
@@ -54,8 +67,8 @@ func (s *Service) dropSnapshotsOf(ctx context.Context, id string) (bool, error) 
 			}
 			var params step.SnapshotParams
 			if err := json.Unmarshal(st.Params, &params); err != nil {
-				return false, director.Errorf(
-					director.KindInternal, "vms.snapshots", "step %s of plan %s cannot be read: %w", st.ID, id, err,
+				return nil, director.Errorf(
+					director.KindInternal, "vms.snapshots", "step %s of plan %s cannot be read: %w", st.ID, p.ID, err,
 				)
 			}
 			switch now := state.Step(st.ID); {
@@ -67,11 +80,7 @@ func (s *Service) dropSnapshotsOf(ctx context.Context, id string) (bool, error) 
 			}
 		}
 	}
-	var errs []error
-	for _, m := range left {
-		errs = append(errs, s.dropSnapshot(ctx, m, step.SnapshotName(id)))
-	}
-	return true, errors.Join(errs...)
+	return left, nil
 }
 
 func (s *Service) dropSnapshot(ctx context.Context, m plan.MachineSpec, name string) error {

@@ -217,7 +217,9 @@ func (s *suite) losesItsDirectorInARotation(t *testing.T) {
 	serials := func() map[string]string {
 		seen := map[string]string{}
 		for _, node := range s.nodeNames() {
-			seen[node] = s.onNode(t, node, "openssl x509 -noout -serial -in /var/lib/kubelet/pki/kubelet-client-current.pem")
+			seen[node] = s.onNode(
+				t, node, "openssl x509 -noout -serial -in /var/lib/kubelet/pki/kubelet-client-current.pem",
+			)
 		}
 		return seen
 	}
