@@ -242,27 +242,32 @@ func (s *clusterRoutes) listClusters(
 	if err != nil {
 		return nil, err
 	}
-	views, place, err := s.Clusters.ListClusters(ctx, q)
+	if !in.Facets {
+		views, place, err := s.Clusters.ListClusters(ctx, q)
+		if err != nil {
+			return nil, err
+		}
+		return listAnswer(api, clustersOf(views), in.Fields, next(q.Page, place, filters...))
+	}
+	views, place, f, err := s.Clusters.CountedClusters(ctx, q)
 	if err != nil {
 		return nil, err
 	}
+	return listAnswer(api, clustersOf(views), in.Fields, next(q.Page, place, filters...), map[string]any{
+		"total": f.Total,
+		"facets": wire.Facets{
+			Status: f.Statuses, PlanStatus: f.PlanStatuses, Release: f.Releases, Project: f.Projects,
+			Version: f.Versions,
+		},
+	})
+}
+
+func clustersOf(views []clusters.View) []wire.Cluster {
 	items := make([]wire.Cluster, len(views))
 	for i, v := range views {
 		items[i] = clusterOf(v)
 	}
-	more := map[string]any{}
-	if in.Facets {
-		f, err := s.Clusters.CountClusters(ctx, q)
-		if err != nil {
-			return nil, err
-		}
-		more["total"] = f.Total
-		more["facets"] = wire.Facets{
-			Status: f.Statuses, PlanStatus: f.PlanStatuses, Release: f.Releases, Project: f.Projects,
-			Version: f.Versions,
-		}
-	}
-	return listAnswer(api, items, in.Fields, next(q.Page, place, filters...), more)
+	return items
 }
 
 func textResponse(mediaType, text string) map[string]*huma.Response {

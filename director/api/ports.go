@@ -177,6 +177,8 @@ type Documents interface {
 type Clusters interface {
 	// ListClusters lists clusters in one of clusters.Orders.
 	ListClusters(ctx context.Context, q clusters.Query) ([]clusters.View, *director.Place, error)
+	// CountedClusters is ListClusters and CountClusters in one.
+	CountedClusters(ctx context.Context, q clusters.Query) ([]clusters.View, *director.Place, clusters.Facets, error)
 	// CountClusters counts the clusters that the query leaves, on all pages.
 	CountClusters(ctx context.Context, q clusters.Query) (clusters.Facets, error)
 	// ClusterView is the state of one cluster, or not_found.

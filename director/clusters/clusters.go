@@ -121,11 +121,30 @@ type Facets struct {
 
 // CountClusters counts the clusters that the query leaves. Its page does not narrow.
 func (s *Service) CountClusters(ctx context.Context, q Query) (Facets, error) {
+	views, err := s.all(ctx, q)
+	return count(views), err
+}
+
+// CountedClusters is ListClusters and CountClusters in one: the clusters are read once.
+func (s *Service) CountedClusters(ctx context.Context, q Query) ([]View, *director.Place, Facets, error) {
+	all, err := s.all(ctx, q)
+	if err != nil {
+		return nil, nil, Facets{}, err
+	}
+	by, ok := orders[q.Sort]
+	if !ok {
+		by = byName
+	}
+	f := count(all)
+	views, next, err := s.part(ctx, all, q, by)
+	return views, next, f, err
+}
+
+func count(views []View) Facets {
 	f := Facets{
 		Statuses: map[string]int{}, PlanStatuses: map[string]int{}, Releases: map[string]int{},
 		Projects: map[string]int{}, Versions: map[string]int{},
 	}
-	views, err := s.all(ctx, q)
 	for _, v := range views {
 		f.Total++
 		f.Nodes += v.Nodes
@@ -141,7 +160,7 @@ func (s *Service) CountClusters(ctx context.Context, q Query) (Facets, error) {
 			f.Projects[v.Project]++
 		}
 	}
-	return f, err
+	return f
 }
 
 // all returns the clusters that the query leaves, without their machines. Its page does not narrow.

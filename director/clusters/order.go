@@ -29,6 +29,9 @@ var orders = map[string]order{
 	},
 }
 
+// byName is the order of a list that is read whole. The database has it of a list that is read in parts.
+var byName = order{func(v View) string { return v.Name }, strings.Compare}
+
 // Orders are what a list can be sorted by.
 func Orders() []string { return []string{"name", "status", "version", "nodes", "created_at"} }
 
@@ -45,6 +48,11 @@ func (s *Service) sorted(ctx context.Context, q Query, by order) ([]View, *direc
 	if err != nil {
 		return nil, nil, err
 	}
+	return s.part(ctx, views, q, by)
+}
+
+// part is the page of the query out of all clusters that it leaves.
+func (s *Service) part(ctx context.Context, views []View, q Query, by order) ([]View, *director.Place, error) {
 	compare := func(a, b director.Place) int {
 		d := by.compare(a.Value, b.Value)
 		if q.Desc {
@@ -63,10 +71,10 @@ func (s *Service) sorted(ctx context.Context, q Query, by order) ([]View, *direc
 		last := place(views[q.Limit-1])
 		next = &last
 	}
-	if !q.NoMachines {
-		err = s.addMachines(ctx, views)
+	if q.NoMachines {
+		return views, next, nil
 	}
-	return views, next, err
+	return views, next, s.addMachines(ctx, views)
 }
 
 // addMachines reads the machines of the clusters alone that are shown.

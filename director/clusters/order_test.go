@@ -1,6 +1,7 @@
 package clusters
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -57,10 +58,23 @@ func versionsOf(t *testing.T) *Service {
 	return s
 }
 
-// TestOrders reads every order in parts of each size, in both directions.
+// TestOrders reads every order in parts of each size, in both directions. With counts it is the same list.
 func TestOrders(t *testing.T) {
 	t.Parallel()
 	s := versionsOf(t)
+	counted := func(ctx context.Context, q Query) ([]View, *director.Place, error) {
+		views, next, f, err := s.CountedClusters(ctx, q)
+		if f.Total != 4 || f.Nodes != 8 {
+			t.Errorf("counted %+v", f)
+		}
+		return views, next, err
+	}
+	t.Run("listed", func(t *testing.T) { ordersOf(t, s.ListClusters) })
+	t.Run("counted", func(t *testing.T) { ordersOf(t, counted) })
+}
+
+func ordersOf(t *testing.T, list func(context.Context, Query) ([]View, *director.Place, error)) {
+	t.Helper()
 	for _, c := range []struct{ sort, up, down string }{
 		{"name", "c0000 c0001 c0002 c0003", "c0003 c0002 c0001 c0000"},
 		{"status", "c0000 c0001 c0003 c0002", "c0002 c0000 c0001 c0003"},
@@ -73,7 +87,7 @@ func TestOrders(t *testing.T) {
 				q := Query{Page: director.Page{Sort: c.sort, Desc: desc, Limit: limit}}
 				var names []string
 				for {
-					views, next, err := s.ListClusters(t.Context(), q)
+					views, next, err := list(t.Context(), q)
 					if err != nil || len(views) > limit {
 						t.Fatal(len(views), err)
 					}

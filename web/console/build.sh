@@ -25,7 +25,7 @@ if [[ ! -d $made ]]; then
     stage=$(mktemp -d "$cache/stage.XXXXXX")
     trap 'rm -rf "$stage"' EXIT
     echo "Making the console ..." >&2
-    cp -R web/console/{src,public,index.html,package.json,tsconfig.json,vite.config.ts} "$stage"
+    cp -R web/console/{src,index.html,package.json,tsconfig.json,vite.config.ts} "$stage"
     ln -s "$packages/node_modules" "$stage/node_modules"
     (
         cd "$stage" &&

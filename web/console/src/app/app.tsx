@@ -1,23 +1,10 @@
-import { QueryClient, QueryClientProvider } from '@tanstack/react-query'
+import { QueryClientProvider } from '@tanstack/react-query'
 import { createBrowserRouter } from 'react-router'
 import { RouterProvider } from 'react-router/dom'
-import { problemOf } from '../api/problem'
+import { queries, whoAmI } from './queries'
 import { routes } from './routes'
 
-export const queries = new QueryClient({
-  defaultOptions: {
-    queries: {
-      // Events say what has changed: keepFresh. Without them, what is older than this is asked for again.
-      staleTime: 30_000,
-      refetchInterval: (q) => (q.state.status === 'error' ? 5000 : false),
-      // A director that starts again answers soon; what it refuses, it refuses again.
-      retry: (failures, err) => problemOf(err).status === 0 && failures < 2,
-      networkMode: 'always', // an air-gapped browser says that it is offline
-    },
-    mutations: { networkMode: 'always' },
-  },
-})
-
+void queries.prefetchQuery(whoAmI) // while the parts of the page are still being read
 const router = createBrowserRouter(routes)
 
 export function App() {

@@ -1,22 +1,21 @@
 import { Bullseye, Modal, ModalBody, ModalHeader, Spinner } from '@patternfly/react-core'
-import { useQueryClient } from '@tanstack/react-query'
-import { useEffect, useState } from 'react'
-import { api, type Schemas } from '../api/client'
+import { useQuery, useQueryClient } from '@tanstack/react-query'
+import { useEffect, useRef, useState } from 'react'
+import type { Schemas } from '../api/client'
 import { onSessionEnded } from '../api/ended'
 import { keepFresh } from '../api/live'
 import { problemOf } from '../api/problem'
 import { follow, useLiveness } from '../api/stream'
 import { LoginForm, LoginScreen, MustChange, Unreachable } from './login'
 import { MeContext } from './me'
+import { whoAmI } from './queries'
 import { Shell } from './shell'
 import { Alert } from '../ui/alert'
-
-const whoAmI = { retry: 0, staleTime: 60_000, refetchInterval: false as const }
 
 // Root shows the log-in, the change of a one-time password, or the console.
 export function Root() {
   const queries = useQueryClient()
-  const asked = api.useQuery('get', '/me', {}, whoAmI)
+  const asked = useQuery(whoAmI)
   const [me, setMe] = useState<Schemas['Me']>() // the last one who was logged in here
   const [ended, setEnded] = useState(false)
   useEffect(() => onSessionEnded(() => setEnded(true)), [])
@@ -33,7 +32,7 @@ export function Root() {
     }
     setEnded(false)
     setMe(now)
-    queries.setQueryData(api.queryOptions('get', '/me', {}).queryKey, now)
+    queries.setQueryData(whoAmI.queryKey, now)
     void queries.invalidateQueries()
   }
   const status = asked.error == null ? 0 : problemOf(asked.error).status
@@ -81,8 +80,10 @@ function Live() {
   }, [queries])
   // A stream also ends with its session, which the next answer tells.
   const { live } = useLiveness()
+  const was = useRef(false)
   useEffect(() => {
-    if (!live) void queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/me' })
+    if (was.current && !live) void queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/me' })
+    was.current = live
   }, [live, queries])
   return null
 }

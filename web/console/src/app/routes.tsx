@@ -1,10 +1,19 @@
-import type { RouteObject } from 'react-router'
+import type { LoaderFunctionArgs, RouteObject } from 'react-router'
+import { effectsQuery, planQuery } from '../plan/asked'
 import { Root } from './root'
 import { Broken, NotFound } from './broken'
+import { queries } from './queries'
 
 // page loads a page when it is first opened.
 function page(load: () => Promise<{ default: React.ComponentType }>): Pick<RouteObject, 'lazy'> {
   return { lazy: async () => ({ Component: (await load()).default }) }
+}
+
+// askPlan asks for what a plan's page shows, while the page itself is still being read.
+function askPlan({ params: { id = '', tab = 'summary' } }: LoaderFunctionArgs): null {
+  void queries.prefetchQuery(planQuery(id))
+  if (tab === 'summary') void queries.prefetchQuery(effectsQuery(id))
+  return null
 }
 
 export const routes: RouteObject[] = [
@@ -27,7 +36,7 @@ export const routes: RouteObject[] = [
           { path: 'clusters/:name/nodes/:node/shell', ...page(() => import('../pages/nodeShell')) },
           { path: 'nodes', ...page(() => import('../pages/allNodes')) },
           { path: 'plans', ...page(() => import('../pages/plans')) },
-          { path: 'plans/:id/:tab?', ...page(() => import('../pages/plan')) },
+          { path: 'plans/:id/:tab?', loader: askPlan, ...page(() => import('../pages/plan')) },
           { path: 'plans/:id/steps/:step', ...page(() => import('../pages/step')) },
           { path: 'campaigns', ...page(() => import('../pages/campaigns')) },
           { path: 'campaigns/new', ...page(() => import('../pages/newCampaign')) },

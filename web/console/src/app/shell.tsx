@@ -34,6 +34,7 @@ import { Alert } from '../ui/alert'
 import { GoContext, RowLink } from '../ui/rowLink'
 import { duration } from '../ui/time'
 import { useMe } from './me'
+import mark from '../favicon.svg'
 import { Palette, usePalette } from './palette'
 import { placesOf } from './places'
 import { setTheme, useTheme } from './theme'
@@ -89,7 +90,7 @@ function Head({ onSearch }: { onSearch: () => void }) {
           <MastheadLogo
             component={(props) => (
               <Link {...props} to="/" aria-label="Director: inbox">
-                <img src="/favicon.svg" alt="" width="24" height="24" />
+                <img src={mark} alt="" width="24" height="24" />
                 <strong>Director</strong>
               </Link>
             )}

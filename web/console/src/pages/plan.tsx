@@ -36,7 +36,6 @@ export default function PlanPage() {
   const me = useMe()
   const before = useFilters().get('before')
   const asked = usePlanHead(id)
-  usePlanEffects(id, tab === 'summary') // at once, and not when the plan is there
   return (
     <Answer of={asked}>
       {(plan) => (

@@ -1,5 +1,5 @@
 // What the pages of a plan ask the director for: a plan of 1,000 nodes has thousands of steps, and no page shows all.
-import { keepPreviousData } from '@tanstack/react-query'
+import { keepPreviousData, useQuery } from '@tanstack/react-query'
 import { api, json, type Schemas } from '../api/client'
 
 const head = { steps: false, machines: false } as const
@@ -8,7 +8,7 @@ const head = { steps: false, machines: false } as const
 export const planQuery = (id: string) =>
   api.queryOptions('get', '/plans/{id}', { params: { path: { id }, query: head } })
 
-export const usePlanHead = (id: string) => api.useQuery('get', '/plans/{id}', { params: { path: { id }, query: head } })
+export const usePlanHead = (id: string) => useQuery(planQuery(id))
 
 // headOf is a plan as planQuery has it.
 export const headOf = (plan: Schemas['Plan']): Schemas['Plan'] => ({ ...plan, steps: [], machines: [] })
@@ -39,6 +39,9 @@ export function useSteps(id: string, query: StepsAsked, enabled = true) {
 }
 
 // usePlanEffects asks what a plan does to the world: with the first names of each group.
-export function usePlanEffects(id: string, enabled = true) {
-  return api.useQuery('get', '/plans/{id}/effects', { params: { path: { id } } }, { enabled, staleTime: Infinity })
+export function usePlanEffects(id: string) {
+  return useQuery(effectsQuery(id))
 }
+
+export const effectsQuery = (id: string) =>
+  api.queryOptions('get', '/plans/{id}/effects', { params: { path: { id } } }, { staleTime: Infinity })
