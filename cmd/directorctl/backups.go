@@ -14,7 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *clusterCommands) backupCommand() *cobra.Command {
+func (a *backupCommands) backupCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "backup", Short: "Make backups of clusters, list, verify, restore and delete them", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -27,7 +27,7 @@ func (a *clusterCommands) backupCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupCreateCommand() *cobra.Command {
+func (a *backupCommands) backupCreateCommand() *cobra.Command {
 	var options requestOptions
 	cmd := &cobra.Command{
 		Use: "create CLUSTER", Short: "Back up etcd of a cluster to its targets",
@@ -43,7 +43,7 @@ func (a *clusterCommands) backupCreateCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupListCommand() *cobra.Command {
+func (a *backupCommands) backupListCommand() *cobra.Command {
 	form, late := formTable, false
 	cmd := &cobra.Command{
 		Use: "list [CLUSTER]", Short: "List backups, the newest first, and clusters whose newest one is late",
@@ -72,7 +72,7 @@ func (a *clusterCommands) backupListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) printLate(clusters []wire.BackupAge) {
+func (a *backupCommands) printLate(clusters []wire.BackupAge) {
 	for _, c := range clusters {
 		switch {
 		case c.Late && c.NewestAt == nil:
@@ -85,7 +85,7 @@ func (a *clusterCommands) printLate(clusters []wire.BackupAge) {
 }
 
 // printDrills says what is wrong with the restore drills of the cluster.
-func (a *clusterCommands) printDrills(c wire.BackupAge) {
+func (a *backupCommands) printDrills(c wire.BackupAge) {
 	d := c.Drills
 	if d == nil {
 		return
@@ -104,7 +104,7 @@ func (a *clusterCommands) printDrills(c wire.BackupAge) {
 	}
 }
 
-func (a *clusterCommands) backupShowCommand() *cobra.Command {
+func (a *backupCommands) backupShowCommand() *cobra.Command {
 	form := formYAML
 	cmd := &cobra.Command{
 		Use: "show BACKUP", Short: "Show a backup", Args: exact("BACKUP"),
@@ -120,7 +120,7 @@ func (a *clusterCommands) backupShowCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupVerifyCommand() *cobra.Command {
+func (a *backupCommands) backupVerifyCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify BACKUP", Short: "Read a backup to its end and say what is wrong", Args: exact("BACKUP"),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -138,7 +138,7 @@ func (a *clusterCommands) backupVerifyCommand() *cobra.Command {
 	}
 }
 
-func (a *clusterCommands) backupRereadCommand() *cobra.Command {
+func (a *backupCommands) backupRereadCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "reread TARGET", Short: "Compare the list of backups with what lies in a target",
@@ -170,7 +170,7 @@ func (a *clusterCommands) backupRereadCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupDeleteCommand() *cobra.Command {
+func (a *backupCommands) backupDeleteCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
 		Use: "delete BACKUP", Short: "Delete a backup in its target", Args: exact("BACKUP"),
@@ -190,7 +190,7 @@ func (a *clusterCommands) backupDeleteCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
+func (a *backupCommands) backupRestoreCommand() *cobra.Command {
 	var options requestOptions
 	newMasters := false
 	cmd := &cobra.Command{
@@ -224,7 +224,7 @@ func (a *clusterCommands) backupRestoreCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupDrillCommand() *cobra.Command {
+func (a *backupCommands) backupDrillCommand() *cobra.Command {
 	var options requestOptions
 	id := ""
 	cmd := &cobra.Command{
@@ -247,7 +247,7 @@ func (a *clusterCommands) backupDrillCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *clusterCommands) backupExtractCommand() *cobra.Command {
+func (a *backupCommands) backupExtractCommand() *cobra.Command {
 	var q wire.BackupExtract
 	passwordFile := ""
 	cmd := &cobra.Command{

@@ -14,7 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *providerCommands) caCommand() *cobra.Command {
+func (a *authorityCommands) caCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "ca", Short: "Show and test the authorities that issue those of clusters, and have them signed",
 		Args: exact(), RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
@@ -28,7 +28,7 @@ func authorityNames(ctx context.Context, c *client.Client, _ []string) []string 
 	return documentNames(ctx, c, model.KindCertificateAuthority)
 }
 
-func (a *providerCommands) caListCommand() *cobra.Command {
+func (a *authorityCommands) caListCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the authorities that issue those of clusters", Args: exact(),
@@ -66,7 +66,7 @@ func waiting(c wire.Authority) string {
 	return ""
 }
 
-func (a *providerCommands) caTestCommand() *cobra.Command {
+func (a *authorityCommands) caTestCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "test NAME", Short: "Test an authority, and have one signed on trial", Args: exact("NAME"),
@@ -79,7 +79,7 @@ func (a *providerCommands) caTestCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *providerCommands) caRequestCommand() *cobra.Command {
+func (a *authorityCommands) caRequestCommand() *cobra.Command {
 	fresh := false
 	cmd := &cobra.Command{
 		Use: "csr NAME", Short: "Print the request for the certificate of an authority", Args: exact("NAME"),
@@ -104,7 +104,7 @@ func (a *providerCommands) caRequestCommand() *cobra.Command {
 // mostCertificate is how long a certificate with those that signed it may be.
 const mostCertificate = 64 << 10
 
-func (a *providerCommands) caImportCommand() *cobra.Command {
+func (a *authorityCommands) caImportCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "import NAME FILE", Short: "Import the certificate of an authority", Args: exact("NAME", "FILE"),
@@ -134,7 +134,7 @@ func (a *providerCommands) caImportCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *providerCommands) certificateFile(name string) (string, error) {
+func (a *authorityCommands) certificateFile(name string) (string, error) {
 	in := a.in
 	if name != "-" {
 		f, err := os.Open(name)

@@ -15,7 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *providerCommands) caDirectorCommand() *cobra.Command {
+func (a *authorityCommands) caDirectorCommand() *cobra.Command {
 	form, look := formTable, false
 	cmd := &cobra.Command{
 		Use: "director", Short: "Show and change the authority of the director itself", Args: exact(),
@@ -43,7 +43,7 @@ func (a *providerCommands) caDirectorCommand() *cobra.Command {
 }
 
 // caStageCommand brings the change to a stage. This configuration learns what the director says.
-func (a *providerCommands) caStageCommand(stage pki.Stage, verb, short string) *cobra.Command {
+func (a *authorityCommands) caStageCommand(stage pki.Stage, verb, short string) *cobra.Command {
 	form, force := formTable, false
 	cmd := &cobra.Command{
 		Use: verb, Short: short, Args: exact(),
@@ -67,7 +67,7 @@ func (a *providerCommands) caStageCommand(stage pki.Stage, verb, short string) *
 }
 
 // caPinCommand is for everyone: who has a token may learn whom to trust, from the director that is trusted now.
-func (a *providerCommands) caPinCommand() *cobra.Command {
+func (a *authorityCommands) caPinCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "pin", Short: "Trust the authorities that the director has now", Args: exact(),
 		Long: "Ask the director, which this configuration trusts, for its authorities, and trust them from now on. " +
@@ -90,7 +90,7 @@ func (a *providerCommands) caPinCommand() *cobra.Command {
 // trustDirector has the configuration trust the director's authorities, if it trusts the director by one of them or by
 // the certificate that they have signed. What it trusts in addition stays. Nothing is written that does not lead to the
 // director.
-func (a *providerCommands) trustDirector(ctx context.Context, v wire.DirectorAuthority) error {
+func (a *authorityCommands) trustDirector(ctx context.Context, v wire.DirectorAuthority) error {
 	path, c, err := a.settings()
 	if err != nil {
 		return err
@@ -149,7 +149,7 @@ func trustedWith(c config, v wire.DirectorAuthority) (string, error) {
 // ownAuthorityName begins the names of all authorities that directors have made for themselves.
 const ownAuthorityName = "director"
 
-func (a *providerCommands) printDirectorAuthority(v wire.DirectorAuthority) {
+func (a *authorityCommands) printDirectorAuthority(v wire.DirectorAuthority) {
 	table(a.out, "SUBJECT ENDS SIGNS FINGERPRINT", func(row func(...string)) {
 		for _, one := range v.Authorities {
 			signs := ""

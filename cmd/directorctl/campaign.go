@@ -15,7 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *planCommands) campaignCommand() *cobra.Command {
+func (a *campaignCommands) campaignCommand() *cobra.Command {
 	form := formTable
 	list := a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 		items, err := api.Campaigns(cmd.Context())
@@ -62,7 +62,7 @@ func campaignIDs(ctx context.Context, c *client.Client, _ []string) []string {
 	return ids
 }
 
-func (a *planCommands) createCampaignCommand() *cobra.Command {
+func (a *campaignCommands) createCampaignCommand() *cobra.Command {
 	var n wire.CampaignNew
 	var patch, cron, zone string
 	var open time.Duration
@@ -135,7 +135,7 @@ func campaignFlags(cmd *cobra.Command, n *wire.CampaignNew) {
 	f.IntVar(&n.AtOnce, "at-once", 0, "plans of a wave that run at the same time (default 10)")
 }
 
-func (a *planCommands) agreeCommand() *cobra.Command {
+func (a *campaignCommands) agreeCommand() *cobra.Command {
 	var wave int
 	var hash string
 	var ok consent
@@ -182,7 +182,7 @@ func (a *planCommands) agreeCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) campaignPauseCommand() *cobra.Command {
+func (a *campaignCommands) campaignPauseCommand() *cobra.Command {
 	var reason string
 	cmd := a.campaignVerb("pause", "Start no further plan of a campaign", "is paused; running plans continue",
 		func(ctx context.Context, api *client.Client, id string) (wire.Campaign, error) {
@@ -192,7 +192,7 @@ func (a *planCommands) campaignPauseCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) campaignResumeCommand() *cobra.Command {
+func (a *campaignCommands) campaignResumeCommand() *cobra.Command {
 	var wait bool
 	cmd := a.campaignVerb("resume", "Let a campaign continue with the failures that there are", "continues", nil)
 	cmd.RunE = a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -207,7 +207,7 @@ func (a *planCommands) campaignResumeCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) campaignSkipCommand() *cobra.Command {
+func (a *campaignCommands) campaignSkipCommand() *cobra.Command {
 	var reason, cluster string
 	cmd := a.campaignVerb("skip", "Take a cluster out of a campaign", "continues without the cluster",
 		func(ctx context.Context, api *client.Client, id string) (wire.Campaign, error) {
@@ -220,7 +220,7 @@ func (a *planCommands) campaignSkipCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) campaignEndCommand() *cobra.Command {
+func (a *campaignCommands) campaignEndCommand() *cobra.Command {
 	var reason string
 	cmd := a.campaignVerb("end", "End a campaign for good", "has ended; running plans continue",
 		func(ctx context.Context, api *client.Client, id string) (wire.Campaign, error) {
@@ -230,7 +230,7 @@ func (a *planCommands) campaignEndCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) campaignVerb(
+func (a *campaignCommands) campaignVerb(
 	name, short, then string, do func(context.Context, *client.Client, string) (wire.Campaign, error),
 ) *cobra.Command {
 	return &cobra.Command{
@@ -247,7 +247,7 @@ func (a *planCommands) campaignVerb(
 }
 
 // awaitCampaign asks until the campaign has none of the statuses any more.
-func (a *planCommands) awaitCampaign(
+func (a *campaignCommands) awaitCampaign(
 	ctx context.Context, api *client.Client, id string, statuses ...string,
 ) (wire.Campaign, error) {
 	tick := time.NewTicker(500 * time.Millisecond)
@@ -275,7 +275,7 @@ func (a *planCommands) awaitCampaign(
 }
 
 // followCampaign waits until a person is needed, and returns how the campaign is then.
-func (a *planCommands) followCampaign(ctx context.Context, api *client.Client, id string, wait bool) error {
+func (a *campaignCommands) followCampaign(ctx context.Context, api *client.Client, id string, wait bool) error {
 	if !wait {
 		return nil
 	}

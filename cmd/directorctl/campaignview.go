@@ -110,7 +110,7 @@ func printWave(w io.Writer, c wire.Campaign, wave int) {
 const mostLooks = 20
 
 // previewCampaign shows what a campaign would be for, and fails if it would be refused.
-func (a *planCommands) previewCampaign(
+func (a *campaignCommands) previewCampaign(
 	ctx context.Context, api *client.Client, n wire.CampaignNew, form string,
 ) error {
 	v, err := api.PreviewCampaign(ctx, n, nil)

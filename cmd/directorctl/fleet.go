@@ -1,6 +1,7 @@
 package main
 
 import (
+	"io"
 	"strconv"
 	"time"
 
@@ -28,7 +29,7 @@ func (a *clusterCommands) nodesCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(form, v, func() { a.printFleet(v) })
+			return a.show(form, v, func() { printFleet(a.out, v) })
 		}),
 	}
 	flags := cmd.Flags()
@@ -46,9 +47,9 @@ func (a *clusterCommands) nodesCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printFleet(v wire.FleetNodes) {
+func printFleet(w io.Writer, v wire.FleetNodes) {
 	const header = "NODE CLUSTER ROLE ADDRESS HOST CONDITION VERSION CERTIFICATES SEEN PROBLEM"
-	table(a.out, header, func(row func(...string)) {
+	table(w, header, func(row func(...string)) {
 		for _, n := range v.Items {
 			problem := n.Problem
 			if problem == "" && n.Condition == "unseen" {
@@ -61,7 +62,7 @@ func (a *app) printFleet(v wire.FleetNodes) {
 		}
 	})
 	if len(v.Items) < v.Total {
-		say(a.out, "\n%d of %d nodes\n", len(v.Items), v.Total)
+		say(w, "\n%d of %d nodes\n", len(v.Items), v.Total)
 	}
 }
 
@@ -86,7 +87,7 @@ func (a *planCommands) waitsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return a.show(form, v, func() { a.printWaitList(v) })
+			return a.show(form, v, func() { printWaitList(a.out, v) })
 		}),
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "only waits that these end: person, director or plan")
@@ -99,12 +100,12 @@ func (a *planCommands) waitsCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *app) printWaitList(v wire.PlanWaits) {
+func printWaitList(w io.Writer, v wire.PlanWaits) {
 	if len(v.Items) == 0 {
-		say(a.out, "nothing waits\n")
+		say(w, "nothing waits\n")
 		return
 	}
-	table(a.out, "PLAN CLUSTER STATUS OWNER SINCE UNTIL STEPS REASON", func(row func(...string)) {
+	table(w, "PLAN CLUSTER STATUS OWNER SINCE UNTIL STEPS REASON", func(row func(...string)) {
 		for _, w := range v.Items {
 			owner, steps, until := w.Owner, "", ""
 			if w.Who != "" {
@@ -120,6 +121,6 @@ func (a *app) printWaitList(v wire.PlanWaits) {
 		}
 	})
 	if len(v.Items) < v.Total {
-		say(a.out, "\n%d of %d waits\n", len(v.Items), v.Total)
+		say(w, "\n%d of %d waits\n", len(v.Items), v.Total)
 	}
 }

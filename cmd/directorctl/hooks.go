@@ -14,13 +14,13 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *planCommands) hooksCommand() *cobra.Command {
+func (a *receiverCommands) hooksCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "hooks", Short: "Show, test and answer the hooks that plans tell and ask", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	keys := keyCommands{
-		planCommands: a, names: hookNames, arg: "HOOK", of: "a hook", keys: (*client.Client).HookKeys,
+		receiverCommands: a, names: hookNames, arg: "HOOK", of: "a hook", keys: (*client.Client).HookKeys,
 		secret: (*client.Client).HookSecret, rotate: (*client.Client).RotateHookKey,
 	}
 	cmd.AddCommand(
@@ -34,7 +34,7 @@ func hookNames(ctx context.Context, c *client.Client, _ []string) []string {
 	return documentNames(ctx, c, model.KindHook)
 }
 
-func (a *planCommands) hooksListCommand() *cobra.Command {
+func (a *receiverCommands) hooksListCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the hooks with their endpoints", Args: exact(),
@@ -60,7 +60,7 @@ func (a *planCommands) hooksListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) hooksTestCommand() *cobra.Command {
+func (a *receiverCommands) hooksTestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "test HOOK", Short: "Send a test event to a hook, once", Args: exact("HOOK"),
 		ValidArgsFunction: a.complete(0, hookNames),
@@ -81,7 +81,7 @@ func (a *planCommands) hooksTestCommand() *cobra.Command {
 	}
 }
 
-func (a *planCommands) hooksDeliveriesCommand() *cobra.Command {
+func (a *receiverCommands) hooksDeliveriesCommand() *cobra.Command {
 	form, hook, ofPlan, waiting, limit := formTable, "", "", false, 50
 	cmd := &cobra.Command{
 		Use: "deliveries", Short: "List what hooks were told and asked, the newest first", Args: exact(),
@@ -119,7 +119,7 @@ func firstOf(texts ...string) string {
 	return "-"
 }
 
-func (a *planCommands) hooksReplayCommand() *cobra.Command {
+func (a *receiverCommands) hooksReplayCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "replay DELIVERY", Short: "Send an event again under its id", Args: exact("DELIVERY"),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
@@ -133,7 +133,7 @@ func (a *planCommands) hooksReplayCommand() *cobra.Command {
 	}
 }
 
-func (a *planCommands) hooksAnswerCommand() *cobra.Command {
+func (a *receiverCommands) hooksAnswerCommand() *cobra.Command {
 	var reason string
 	cmd := &cobra.Command{
 		Use: "answer DELIVERY continue|refuse", Short: "Answer what a plan asks", Args: exact("DELIVERY", "DECISION"),

@@ -18,7 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/wire"
 )
 
-func (a *providerCommands) imageCommand() *cobra.Command {
+func (a *importCommands) imageCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "image", Short: "Import, list, convert and delete node images",
 		Long: "Bring node images to the director and look after them. A document of the kind Image names an " +
@@ -54,7 +54,7 @@ func imageNames(ctx context.Context, c *client.Client, _ []string) []string {
 	return documentNames(ctx, c, model.KindImage)
 }
 
-func (a *providerCommands) importImageCommand() *cobra.Command {
+func (a *importCommands) importImageCommand() *cobra.Command {
 	var in wanted
 	cmd := &cobra.Command{
 		Use: "import FILE [NAME]", Short: "Bring an image file to the director",
@@ -106,7 +106,7 @@ var (
 	partSum  = regexp.MustCompile(`^[0-9a-f]{8,64}$`)
 )
 
-func (a *providerCommands) importImage(ctx context.Context, api *client.Client, in wanted) error {
+func (a *importCommands) importImage(ctx context.Context, api *client.Client, in wanted) error {
 	show := a.progress()
 	defer show.end()
 	f, err := in.open(ctx)
@@ -177,7 +177,7 @@ func imageDocument(name, unsigned string, f wire.ImageFile) model.Document {
 
 // nameImage lets the document name the file; without a name it prints one. unsigned is why the file is used without a
 // signature.
-func (a *providerCommands) nameImage(
+func (a *importCommands) nameImage(
 	ctx context.Context, api *client.Client, name, unsigned string, f wire.ImageFile,
 ) error {
 	what := fmt.Sprintf(
@@ -200,7 +200,7 @@ func (a *providerCommands) nameImage(
 
 // nameImported stores the document that names what was imported, or changes the one that there is, with its labels.
 // what is said of the import.
-func (a *providerCommands) nameImported(
+func (a *importCommands) nameImported(
 	ctx context.Context, api *client.Client, what string, d model.Document, change func(*model.Document),
 ) error {
 	tag := ""
@@ -231,7 +231,7 @@ func (a *providerCommands) nameImported(
 	return nil
 }
 
-func (a *providerCommands) listImagesCommand() *cobra.Command {
+func (a *importCommands) listImagesCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the images and the imported files", Args: exact(),
@@ -313,7 +313,7 @@ func findImage(ctx context.Context, api *client.Client, name string) (wire.Image
 		WithHint("name one by its document")
 }
 
-func (a *providerCommands) convertImageCommand() *cobra.Command {
+func (a *importCommands) convertImageCommand() *cobra.Command {
 	var compat, as string
 	cmd := &cobra.Command{
 		Use: "convert NAME", Short: "Make an image in another version of qcow2 of an imported one",
@@ -353,7 +353,7 @@ func (a *providerCommands) convertImageCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *providerCommands) deleteImageCommand() *cobra.Command {
+func (a *importCommands) deleteImageCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete an image that nothing uses",
@@ -397,7 +397,7 @@ func (a *providerCommands) deleteImageCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *providerCommands) pruneImagesCommand() *cobra.Command {
+func (a *importCommands) pruneImagesCommand() *cobra.Command {
 	var dryRun bool
 	var options consent
 	var older time.Duration

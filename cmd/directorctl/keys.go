@@ -13,7 +13,7 @@ import (
 
 // keyCommands show and replace the keys that requests are signed with, of hooks or of notifications.
 type keyCommands struct {
-	*planCommands
+	*receiverCommands
 	names  func(context.Context, *client.Client, []string) []string
 	arg    string // such as HOOK
 	of     string // such as a hook

@@ -154,7 +154,7 @@ func drainFlags(cmd *cobra.Command, d *plan.Drain) {
 }
 
 // request has a plan made, shows it, and starts it after a confirmation.
-func (a *clusterCommands) request(
+func (a *app) request(
 	ctx context.Context, api *client.Client, cluster string, r plan.Request, options requestOptions,
 ) error {
 	p, err := api.MakePlan(ctx, cluster, r)

@@ -13,13 +13,13 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-func (a *planCommands) notificationsCommand() *cobra.Command {
+func (a *receiverCommands) notificationsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "notifications", Short: "Show and test who is told what waits and what went wrong", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	keys := keyCommands{
-		planCommands: a, names: notificationNames, arg: "NOTIFICATION", of: "a notification",
+		receiverCommands: a, names: notificationNames, arg: "NOTIFICATION", of: "a notification",
 		keys: (*client.Client).NotificationKeys, secret: (*client.Client).NotificationSecret,
 		rotate: (*client.Client).RotateNotificationKey,
 	}
@@ -34,7 +34,7 @@ func notificationNames(ctx context.Context, c *client.Client, _ []string) []stri
 	return documentNames(ctx, c, model.KindNotification)
 }
 
-func (a *planCommands) notificationsListCommand() *cobra.Command {
+func (a *receiverCommands) notificationsListCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List who is told what", Args: exact(),
@@ -63,7 +63,7 @@ func (a *planCommands) notificationsListCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *planCommands) notificationsTestCommand() *cobra.Command {
+func (a *receiverCommands) notificationsTestCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "test NOTIFICATION", Short: "Send a test, once, also in a quiet time", Args: exact("NOTIFICATION"),
 		ValidArgsFunction: a.complete(0, notificationNames),
@@ -88,7 +88,7 @@ func (a *planCommands) notificationsTestCommand() *cobra.Command {
 	}
 }
 
-func (a *planCommands) notificationsMessagesCommand() *cobra.Command {
+func (a *receiverCommands) notificationsMessagesCommand() *cobra.Command {
 	form, name, limit := formTable, "", 50
 	cmd := &cobra.Command{
 		Use: "messages", Short: "List what was told and is due, the newest first", Args: exact(),

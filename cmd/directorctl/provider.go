@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"io"
 	"strconv"
 	"strings"
 
@@ -69,7 +70,7 @@ func (a *providerCommands) testIdentityCommand() *cobra.Command {
 
 // tests returns what runs a command that tests the thing of its argument, and shows how each probe went. failed says
 // with the name that something is wrong.
-func (a *providerCommands) tests(
+func (a *app) tests(
 	form *string, failed string,
 	test func(*client.Client, context.Context, string) (wire.ProviderTest, error),
 ) func(*cobra.Command, []string) error {
@@ -78,15 +79,15 @@ func (a *providerCommands) tests(
 		if err != nil {
 			return err
 		}
-		if err := a.show(*form, v, func() { a.printTest(v) }); err != nil || v.OK {
+		if err := a.show(*form, v, func() { printTest(a.out, v) }); err != nil || v.OK {
 			return err
 		}
 		return director.Errorf(director.KindUnavailable, "directorctl.test", failed, args[0])
 	})
 }
 
-func (a *providerCommands) printTest(v wire.ProviderTest) {
-	table(a.out, "HOST WHAT RESULT FOUND", func(row func(...string)) {
+func printTest(w io.Writer, v wire.ProviderTest) {
+	table(w, "HOST WHAT RESULT FOUND", func(row func(...string)) {
 		for _, p := range v.Probes {
 			result, found := "ok", p.Found
 			if !p.OK {
@@ -97,7 +98,7 @@ func (a *providerCommands) printTest(v wire.ProviderTest) {
 	})
 	for _, p := range v.Probes {
 		if p.Hint != "" {
-			say(a.out, "\n%s: %s\n", strings.TrimSpace(p.Host+" "+p.What), plain(p.Hint))
+			say(w, "\n%s: %s\n", strings.TrimSpace(p.Host+" "+p.What), plain(p.Hint))
 		}
 	}
 }

@@ -25,7 +25,7 @@ import (
 
 const opRelease = "directorctl.release"
 
-func (a *providerCommands) releaseCommand() *cobra.Command {
+func (a *importCommands) releaseCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "release", Short: "Import, list, verify and delete release bundles",
 		Long: "Bring release bundles to the director and look after them. A document of the kind Release names an " +
@@ -102,7 +102,7 @@ func endOf(ctx context.Context, err error) error {
 	return err
 }
 
-func (a *providerCommands) packReleaseCommand() *cobra.Command {
+func (a *importCommands) packReleaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "pack DIR FILE", Short: "Make one file of the directory of a release bundle",
 		Long: "Verify the release bundle in DIR and write it into FILE, with its signature, to be carried to a " +
@@ -159,7 +159,7 @@ func (f archive) write(ctx context.Context, path string, show *progress) (string
 	return hex.EncodeToString(h.Sum(nil)), nil
 }
 
-func (a *providerCommands) importReleaseCommand() *cobra.Command {
+func (a *importCommands) importReleaseCommand() *cobra.Command {
 	var unsigned string
 	cmd := &cobra.Command{
 		Use: "import FILE [NAME]", Short: "Bring a release bundle to the director",
@@ -188,7 +188,7 @@ func (a *providerCommands) importReleaseCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *providerCommands) importRelease(
+func (a *importCommands) importRelease(
 	ctx context.Context, api *client.Client, path, name, unsigned string,
 ) error {
 	if name != "" { // what is wrong with the document is known before anything is sent
@@ -242,7 +242,7 @@ func releaseDocument(name, unsigned string, f wire.ReleaseFile) model.Document {
 }
 
 // nameRelease lets the document name the bundle. unsigned is why it is used without a signature.
-func (a *providerCommands) nameRelease(
+func (a *importCommands) nameRelease(
 	ctx context.Context, api *client.Client, name, unsigned string, f wire.ReleaseFile,
 ) error {
 	what := fmt.Sprintf(
@@ -252,7 +252,7 @@ func (a *providerCommands) nameRelease(
 	return a.nameImported(ctx, api, what, wanted, func(d *model.Document) { d.Release = wanted.Release })
 }
 
-func (a *providerCommands) listReleasesCommand() *cobra.Command {
+func (a *importCommands) listReleasesCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the releases and the imported bundles", Args: exact(),
@@ -322,7 +322,7 @@ func findRelease(ctx context.Context, api *client.Client, name string) (wire.Rel
 		WithHint("give more digits")
 }
 
-func (a *providerCommands) verifyReleaseCommand() *cobra.Command {
+func (a *importCommands) verifyReleaseCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "verify NAME", Short: "Let the director read everything in a bundle and compare it with its release.yaml",
 		Long: "Read everything in a bundle on the director and compare it with its release.yaml. It changes nothing. " +
@@ -350,7 +350,7 @@ func (a *providerCommands) verifyReleaseCommand() *cobra.Command {
 	}
 }
 
-func (a *providerCommands) deleteReleaseCommand() *cobra.Command {
+func (a *importCommands) deleteReleaseCommand() *cobra.Command {
 	var options consent
 	cmd := &cobra.Command{
 		Use: "delete NAME", Short: "Delete a release that nothing uses",
@@ -394,7 +394,7 @@ func (a *providerCommands) deleteReleaseCommand() *cobra.Command {
 	return cmd
 }
 
-func (a *providerCommands) pruneReleasesCommand() *cobra.Command {
+func (a *importCommands) pruneReleasesCommand() *cobra.Command {
 	var dryRun bool
 	var options consent
 	var older time.Duration

@@ -32,8 +32,23 @@ type planCommands struct{ *app }
 // clusterCommands work with the nodes of a cluster, and give the means to use it.
 type clusterCommands struct{ *app }
 
-// providerCommands work with hypervisors: their VMs, disks and images.
+// backupCommands make backups of clusters, and restore them.
+type backupCommands struct{ *app }
+
+// campaignCommands bring one change to many clusters.
+type campaignCommands struct{ *app }
+
+// receiverCommands work with those that the director tells what happens: hooks and notifications.
+type receiverCommands struct{ *app }
+
+// providerCommands work with hypervisors: their VMs and disks.
 type providerCommands struct{ *app }
+
+// importCommands bring node images and release bundles to the director.
+type importCommands struct{ *app }
+
+// authorityCommands work with certificate authorities.
+type authorityCommands struct{ *app }
 
 // accountCommands log in, and keep the keys that releases are signed with.
 type accountCommands struct{ *app }
@@ -89,28 +104,31 @@ func (a *app) addCommands(root *cobra.Command) {
 	}
 	models, plans, clusters := &modelCommands{a}, &planCommands{a}, &clusterCommands{a}
 	providers, accounts := &providerCommands{a}, &accountCommands{a}
+	imports, receivers := &importCommands{a}, &receiverCommands{a}
+	campaigns, backups, authorities := &campaignCommands{a}, &backupCommands{a}, &authorityCommands{a}
 	add(
 		"model", models.applyCommand(), models.previewCommand(), models.diffCommand(), models.getCommand(),
 		models.describeCommand(),
-		models.deleteCommand(), providers.imageCommand(), providers.releaseCommand(),
+		models.deleteCommand(), imports.imageCommand(), imports.releaseCommand(),
 	)
 	add(
 		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(),
 		a.followCommand(), plans.waitsCommand(), plans.logsCommand(), plans.eventsCommand(), plans.approveCommand(),
 		plans.pauseCommand(), plans.cancelCommand(),
 		plans.retryCommand(), plans.skipCommand(), plans.undoCommand(), plans.discardCommand(),
-		plans.campaignCommand(), plans.directorCommand(), plans.hooksCommand(), plans.notificationsCommand(),
+		campaigns.campaignCommand(), plans.directorCommand(), receivers.hooksCommand(),
+		receivers.notificationsCommand(),
 		clusters.schedulesCommand(),
 	)
 	add(
 		"cluster", clusters.nodeCommand(), clusters.nodesCommand(), clusters.summaryCommand(), plans.phaseCommand(),
-		clusters.scaleCommand(), clusters.rotateCommand(), clusters.certsCommand(), clusters.backupCommand(),
+		clusters.scaleCommand(), clusters.rotateCommand(), clusters.certsCommand(), backups.backupCommand(),
 		clusters.kubeconfigCommand(),
 		clusters.kubeTokenCommand(), clusters.accessCommand(), clusters.inventoryCommand(),
 	)
 	add(
 		"provider", providers.providerCommand(), providers.vmsCommand(), providers.disksCommand(),
-		models.capacityCommand(), models.networkCommand(), providers.consulCommand(), providers.caCommand(),
+		models.capacityCommand(), models.networkCommand(), providers.consulCommand(), authorities.caCommand(),
 	)
 	add("sign", accounts.signCommand(), accounts.verifyCommand(), accounts.keyCommand())
 	add(

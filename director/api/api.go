@@ -125,8 +125,14 @@ type Operation struct {
 // documentRoutes are the operations on documents and on the files of images.
 type documentRoutes struct{ *server }
 
-// clusterRoutes are the operations on clusters, providers and what is on them.
+// clusterRoutes are the operations on clusters and what belongs to them.
 type clusterRoutes struct{ *server }
+
+// accessRoutes are the operations on what opens a cluster: authorities, certificates, kubeconfigs and shells.
+type accessRoutes struct{ *server }
+
+// providerRoutes are the operations on providers, and on the VMs, disks and networks that are on them.
+type providerRoutes struct{ *server }
 
 // planRoutes are the operations on plans, on outer plans' phases and on schedules.
 type planRoutes struct{ *server }
@@ -173,12 +179,8 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	engine := s.engine()
 	api := humagin.NewWithGroup(engine, engine.Group(wire.Prefix), description(c.Version))
 	documents, clusters, plans := &documentRoutes{s}, &clusterRoutes{s}, &planRoutes{s}
-	s.sessions(api)
-	s.providerLogins(api)
-	s.clusterTokens(api)
-	s.approvals(api)
-	s.users(api)
-	s.tokens(api)
+	access, providers := &accessRoutes{s}, &providerRoutes{s}
+	s.accounts().operations(api)
 	s.auditTrail(api)
 	documents.documents(api)
 	documents.preview(api)
@@ -198,17 +200,17 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	documents.images(api)
 	documents.releases(api)
 	documents.appliance(api)
-	clusters.disks(api)
-	clusters.certificates(api)
+	providers.disks(api)
+	access.certificates(api)
 	clusters.backups(api)
-	clusters.ledger(api)
-	clusters.providers(api)
+	providers.ledger(api)
+	providers.providers(api)
 	clusters.consuls(api)
-	clusters.authorities(api)
+	access.authorities(api)
 	clusters.directors(api)
-	clusters.ownAuthority(api)
-	clusters.capacity(api)
-	clusters.networks(api)
+	access.ownAuthority(api)
+	providers.capacity(api)
+	providers.networks(api)
 	completeDescription(api)
 	return s, engine, api
 }
@@ -229,9 +231,9 @@ func (s *server) engine() *gin.Engine {
 	engine.RedirectTrailingSlash = false
 	engine.ContextWithFallback = true
 	_ = engine.SetTrustedProxies(nil) // clientAddress looks at them; nil never fails
-	engine.Use(s.accessLog, s.recovery, s.sameOrigin)
+	engine.Use(s.accessLog, s.recovery, s.accounts().sameOrigin)
 	s.probes(engine)
-	s.authorizationServer(engine)
+	s.accounts().authorizationServer(engine)
 	if s.Manual != nil {
 		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs", gin.WrapH(s.Manual))
 		engine.Match([]string{http.MethodGet, http.MethodHead}, "/docs/*page", gin.WrapH(s.Manual))

@@ -17,15 +17,15 @@ type askingInput struct {
 }
 
 // approvals registers what the page of the console does where a person lets a program in.
-func (s *server) approvals(api huma.API) {
+func (s accountRoutes) approvals(api huma.API) {
 	tags := []string{"Session"}
 	const only = " It works in a browser's session alone."
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "find-login", Method: http.MethodPost, Path: "/logins/find", Tags: tags,
 		Summary: "Find the program that shows a code", Description: "The program waits to be let in." + only,
 		Errors: []int{http.StatusNotFound, http.StatusConflict, http.StatusTooManyRequests},
 	}, director.ActAccount, "", s.findLogin)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-login", Method: http.MethodGet, Path: "/logins/{id}", Tags: tags,
 		Summary: "Get the program that has sent the browser", Description: "The program waits to be let in." + only,
 		Errors: []int{http.StatusNotFound, http.StatusConflict},
@@ -38,7 +38,7 @@ func (s *server) approvals(api huma.API) {
 			return &body[wire.Asking]{askingOf(p)}, err
 		})
 	answer := func(id, verb, summary, about string, allow bool) {
-		operation(s, api, huma.Operation{
+		operation(s.server, api, huma.Operation{
 			OperationID: id, Method: http.MethodPost, Path: "/logins/{id}/" + verb, Tags: tags, Summary: summary,
 			Description: about + only, Errors: []int{http.StatusNotFound, http.StatusConflict},
 		}, director.ActAccount, "",
@@ -64,7 +64,7 @@ func mayLetIn(a director.Actor) error {
 	return nil
 }
 
-func (s *server) findLogin(
+func (s accountRoutes) findLogin(
 	ctx context.Context, a director.Actor, in *struct{ Body wire.UserCode },
 ) (*body[wire.Asking], error) {
 	if err := mayLetIn(a); err != nil {
@@ -81,7 +81,7 @@ func (s *server) findLogin(
 	return &body[wire.Asking]{askingOf(p)}, nil
 }
 
-func (s *server) answerLogin(
+func (s accountRoutes) answerLogin(
 	ctx context.Context, a director.Actor, id string, allow bool,
 ) (*body[wire.Answered], error) {
 	if err := mayLetIn(a); err != nil {

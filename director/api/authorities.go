@@ -30,7 +30,7 @@ type authorityRef struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the CertificateAuthority."`
 }
 
-func (s *clusterRoutes) authorities(api huma.API) {
+func (s *accessRoutes) authorities(api huma.API) {
 	tags := []string{"Certificate authorities"}
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-certificate-authorities", Method: http.MethodGet, Path: "/certificate-authorities",
@@ -67,7 +67,7 @@ func authorityOf(v authorities.View) wire.Authority {
 	}
 }
 
-func (s *clusterRoutes) listAuthorities(
+func (s *accessRoutes) listAuthorities(
 	ctx context.Context, _ director.Actor, _ *empty,
 ) (*body[wire.Authorities], error) {
 	list, err := s.Authorities.List(ctx)
@@ -81,7 +81,7 @@ func (s *clusterRoutes) listAuthorities(
 	return &body[wire.Authorities]{out}, nil
 }
 
-func (s *clusterRoutes) testAuthority(
+func (s *accessRoutes) testAuthority(
 	ctx context.Context, _ director.Actor, in *authorityRef,
 ) (*body[wire.ProviderTest], error) {
 	findings, err := s.Authorities.Test(ctx, in.Name)
@@ -108,7 +108,7 @@ func (s *clusterRoutes) testAuthority(
 	return &body[wire.ProviderTest]{out}, nil
 }
 
-func (s *clusterRoutes) requestAuthority(
+func (s *accessRoutes) requestAuthority(
 	ctx context.Context, _ director.Actor, in *struct {
 		Name string `path:"name" maxLength:"64" doc:"Name of the CertificateAuthority."`
 		Body wire.AuthorityRequestQuery
@@ -121,7 +121,7 @@ func (s *clusterRoutes) requestAuthority(
 	return &body[wire.AuthorityRequest]{wire.AuthorityRequest{Request: text}}, nil
 }
 
-func (s *clusterRoutes) importAuthority(
+func (s *accessRoutes) importAuthority(
 	ctx context.Context, _ director.Actor, in *struct {
 		Name string `path:"name" maxLength:"64" doc:"Name of the CertificateAuthority."`
 		Body wire.AuthorityImport

@@ -177,7 +177,7 @@ type extractInput struct {
 func (s *clusterRoutes) extractBackup(
 	ctx context.Context, a director.Actor, in *extractInput,
 ) (*body[wire.BackupObjects], error) {
-	if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+	if err := s.accounts().confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
 		return nil, err
 	}
 	e, list, err := s.Backups.Extract(ctx, a.User, in.Backup, etcdfile.Query{

@@ -49,7 +49,7 @@ func tokenOf(r *http.Request) director.Secret {
 
 // sameOrigin refuses changes that a page of another site asks for with the browser's cookie. A request with an
 // Authorization header is no such one: a browser does not add it by itself.
-func (s *server) sameOrigin(g *gin.Context) {
+func (s accountRoutes) sameOrigin(g *gin.Context) {
 	if g.GetHeader("Authorization") == "" {
 		if err := s.crossOrigin.Check(g.Request); err != nil {
 			s.abort(g, director.Errorf(director.KindForbidden, "api.origin", "another site asked for this").
@@ -61,7 +61,7 @@ func (s *server) sameOrigin(g *gin.Context) {
 }
 
 // loginBrowser logs a browser in and ends the session that it had.
-func (s *server) loginBrowser(
+func (s accountRoutes) loginBrowser(
 	ctx context.Context, _ director.Actor, in *struct {
 		Cookie http.Cookie `cookie:"__Host-director"`
 		Body   wire.Login
@@ -76,7 +76,7 @@ func (s *server) loginBrowser(
 }
 
 // endOld ends the session that the browser had before a new one.
-func (s *server) endOld(ctx context.Context, session http.Cookie) {
+func (s accountRoutes) endOld(ctx context.Context, session http.Cookie) {
 	if session.Value == "" {
 		return
 	}

@@ -34,7 +34,7 @@ type capacityInput struct {
 	Disk     string   `query:"disk" maxLength:"20" default:"30GiB" doc:"Disk of a VM."`
 }
 
-func (s *clusterRoutes) capacity(api huma.API) {
+func (s *providerRoutes) capacity(api huma.API) {
 	operation(s.server, api, huma.Operation{
 		OperationID: "check-cluster", Method: http.MethodPost, Path: "/clusters/{name}/check",
 		Tags:    []string{"Clusters"},

@@ -41,7 +41,7 @@ type verifyCertificatesInput struct {
 	Cluster string `query:"cluster" maxLength:"64" doc:"Only those of this cluster. Left out, those of all clusters and of the director."`
 }
 
-func (s *clusterRoutes) certificates(api huma.API) {
+func (s *accessRoutes) certificates(api huma.API) {
 	tags := []string{"Certificates"}
 	operation(s.server, api, ofSome(listing[wire.SeenCertificates](api, huma.Operation{
 		OperationID: "list-certificates", Path: "/certificates", Tags: tags,
@@ -73,7 +73,7 @@ type listKeysInput struct {
 	Cluster string `query:"cluster" maxLength:"64" doc:"Only those of this cluster. Left out, those of all clusters and of the director."`
 }
 
-func (s *clusterRoutes) listKeys(
+func (s *accessRoutes) listKeys(
 	ctx context.Context, a director.Actor, in *listKeysInput,
 ) (*body[wire.Keys], error) {
 	if _, err := s.ofCluster(ctx, a, in.Cluster); err != nil {
@@ -94,7 +94,7 @@ func (s *clusterRoutes) listKeys(
 }
 
 // ofCluster lets through who may see the cluster, or all of them if it is empty. It returns what the actor may see.
-func (s *clusterRoutes) ofCluster(
+func (s *accessRoutes) ofCluster(
 	ctx context.Context, a director.Actor, cluster string,
 ) (*director.Visible, error) {
 	visible := auth.VisibleTo(a, kindCluster)
@@ -109,7 +109,7 @@ func (s *clusterRoutes) ofCluster(
 	return nil, nil
 }
 
-func (s *clusterRoutes) listCertificates(
+func (s *accessRoutes) listCertificates(
 	ctx context.Context, api huma.API, a director.Actor, in *listCertificatesInput,
 ) (*anyOf, error) {
 	filters := []any{in.Cluster, in.Director, in.Node, in.Source, in.Name, in.EndsBefore.UnixMicro()}
@@ -134,7 +134,7 @@ func (s *clusterRoutes) listCertificates(
 	return listAnswer(api, items, in.Fields, next(p, place, filters...))
 }
 
-func (s *clusterRoutes) verifyCertificates(
+func (s *accessRoutes) verifyCertificates(
 	ctx context.Context, a director.Actor, in *verifyCertificatesInput,
 ) (*body[wire.CertificateVerification], error) {
 	visible, err := s.ofCluster(ctx, a, in.Cluster)

@@ -117,8 +117,9 @@ func (s *clusterRoutes) clusters(api huma.API) {
 		Description: "The cluster is asked for every eviction as a dry run. Nothing is changed.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict, http.StatusServiceUnavailable},
 	}, director.ActRead, kindCluster, s.rehearseDrain)
-	s.shells(api, tags)
-	s.kubeconfigs(api, tags)
+	access := &accessRoutes{s.server}
+	access.shells(api, tags)
+	access.kubeconfigs(api, tags)
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-inventory", Method: http.MethodGet, Path: "/clusters/{name}/inventory", Tags: tags,
 		Summary: "Render what a playbook run of the cluster would get",
@@ -204,7 +205,7 @@ func (s *clusterRoutes) getInventory(
 func (s *clusterRoutes) exportInventory(
 	ctx context.Context, a director.Actor, in *exportInput,
 ) (*body[wire.Inventory], error) {
-	if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+	if err := s.accounts().confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
 		return nil, err
 	}
 	files, err := s.Access.ExportInventory(ctx, a.User, in.Name, time.Duration(in.Body.TTLSeconds)*time.Second)

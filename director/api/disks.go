@@ -32,7 +32,7 @@ type diskInput struct {
 	Disk string `path:"disk" maxLength:"128" doc:"Id of the disk."`
 }
 
-func (s *clusterRoutes) disks(api huma.API) {
+func (s *providerRoutes) disks(api huma.API) {
 	tags := []string{"Kept disks"}
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-disks", Method: http.MethodGet, Path: "/disks", Tags: tags,

@@ -131,7 +131,7 @@ func (s *planRoutes) signingKeys(api huma.API, tags []string, kind, noun string,
 		Errors:      append(failures, http.StatusTooManyRequests),
 	}, director.ActSecrets, kind,
 		func(ctx context.Context, a director.Actor, in *secretInput) (*body[wire.HookKeys], error) {
-			if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+			if err := s.accounts().confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
 				return nil, err
 			}
 			return keysOfHook(keys().Keys(ctx, a.User, in.Name, true))

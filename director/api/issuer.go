@@ -13,8 +13,8 @@ import (
 )
 
 // clusterTokens registers what gives tokens for the APIs of clusters.
-func (s *server) clusterTokens(api huma.API) {
-	operation(s, api, huma.Operation{
+func (s accountRoutes) clusterTokens(api huma.API) {
+	operation(s.server, api, huma.Operation{
 		OperationID: "issue-cluster-token", Method: http.MethodPost, Path: "/clusters/{name}/token",
 		Tags: []string{"Clusters"}, Summary: "Get a token for the API of a cluster, as yourself",
 		Description: "It is good for ten minutes, and cannot be revoked. The cluster sees your name, and your roles " +
@@ -24,7 +24,7 @@ func (s *server) clusterTokens(api huma.API) {
 	}, director.ActToken, kindCluster, s.issueClusterToken)
 }
 
-func (s *server) issueClusterToken(
+func (s accountRoutes) issueClusterToken(
 	ctx context.Context, a director.Actor, in *clusterInput,
 ) (*body[wire.ClusterToken], error) {
 	t, err := s.Issuer.ClusterToken(ctx, a, in.Name)

@@ -22,7 +22,7 @@ type breakGlassInput struct {
 }
 
 // kubeconfigs registers what people get into clusters with.
-func (s *clusterRoutes) kubeconfigs(api huma.API, tags []string) {
+func (s *accessRoutes) kubeconfigs(api huma.API, tags []string) {
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-kubeconfig", Method: http.MethodGet, Path: "/clusters/{name}/kubeconfig", Tags: tags,
 		Summary: "Get a kubeconfig with which everyone uses the cluster as oneself",
@@ -57,23 +57,23 @@ func (s *clusterRoutes) kubeconfigs(api huma.API, tags []string) {
 	}, director.ActSecrets, kindCluster, s.breakGlass)
 }
 
-func (s *clusterRoutes) getKubeconfig(ctx context.Context, _ director.Actor, in *clusterInput) (*rawText, error) {
+func (s *accessRoutes) getKubeconfig(ctx context.Context, _ director.Actor, in *clusterInput) (*rawText, error) {
 	return yamlText(s.Access.UserKubeconfig(ctx, in.Name))
 }
 
-func (s *clusterRoutes) mintKubeconfig(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
+func (s *accessRoutes) mintKubeconfig(ctx context.Context, a director.Actor, in *kubeconfigInput) (*rawText, error) {
 	life := time.Duration(orZero(in.Body).TTLSeconds) * time.Second
 	return yamlText(s.Access.Kubeconfig(ctx, a.User, in.Name, life))
 }
 
-func (s *clusterRoutes) revokeKubeconfigs(
+func (s *accessRoutes) revokeKubeconfigs(
 	ctx context.Context, a director.Actor, in *clusterInput,
 ) (*struct{}, error) {
 	return nil, s.Access.RevokeKubeconfigs(ctx, a.User, in.Name)
 }
 
-func (s *clusterRoutes) breakGlass(ctx context.Context, a director.Actor, in *breakGlassInput) (*rawText, error) {
-	if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
+func (s *accessRoutes) breakGlass(ctx context.Context, a director.Actor, in *breakGlassInput) (*rawText, error) {
+	if err := s.accounts().confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
 		return nil, err
 	}
 	life := time.Duration(in.Body.TTLSeconds) * time.Second

@@ -50,7 +50,7 @@ type reclaimInput struct {
 
 const kindProvider = "Provider"
 
-func (s *clusterRoutes) ledger(api huma.API) {
+func (s *providerRoutes) ledger(api huma.API) {
 	tags := []string{"Ledger of VMs"}
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-vms", Method: http.MethodGet, Path: "/vms", Tags: tags,
@@ -86,7 +86,7 @@ func (s *clusterRoutes) ledger(api huma.API) {
 	}, director.ActLedger, kindProvider, s.reclaimVm)
 }
 
-func (s *clusterRoutes) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
+func (s *providerRoutes) listVms(ctx context.Context, _ director.Actor, in *vmsInput) (*body[wire.VMs], error) {
 	v, err := s.Ledger.List(ctx, in.Strangers, in.Provider...)
 	if err != nil {
 		return nil, err
@@ -98,7 +98,7 @@ func (s *clusterRoutes) listVms(ctx context.Context, _ director.Actor, in *vmsIn
 	return &body[wire.VMs]{out}, nil
 }
 
-func (s *clusterRoutes) auditVms(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
+func (s *providerRoutes) auditVms(ctx context.Context, _ director.Actor, in *auditInput) (*body[wire.Audit], error) {
 	r, err := s.Ledger.Audit(ctx, in.Provider...)
 	if err != nil {
 		return nil, err
@@ -120,7 +120,7 @@ func (s *clusterRoutes) auditVms(ctx context.Context, _ director.Actor, in *audi
 	return &body[wire.Audit]{out}, nil
 }
 
-func (s *clusterRoutes) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
+func (s *providerRoutes) adoptVm(ctx context.Context, a director.Actor, in *adoptInput) (*body[wire.VM], error) {
 	said := orZero(in.Body)
 	m, err := s.Ledger.Adopt(ctx, a.User, in.Name, in.VM, vms.Addresses{First: said.Address, Further: said.Addresses})
 	if err != nil {
@@ -133,7 +133,7 @@ func (s *clusterRoutes) adoptVm(ctx context.Context, a director.Actor, in *adopt
 	return &body[wire.VM]{vmOf(vms.Item{Provider: in.Name, Owner: vms.OwnerLedger, VM: vm, Machine: m})}, nil
 }
 
-func (s *clusterRoutes) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
+func (s *providerRoutes) reclaimVm(ctx context.Context, a director.Actor, in *reclaimInput) (*body[wire.VM], error) {
 	vm, err := s.Ledger.Reclaim(ctx, a.User, in.Name, in.VM, orZero(in.Body).DataDisks)
 	if err != nil {
 		return nil, err

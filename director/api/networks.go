@@ -22,7 +22,7 @@ type addressesInput struct {
 	Limit int      `query:"limit" minimum:"1" maximum:"500" default:"100" doc:"At most so many."`
 }
 
-func (s *clusterRoutes) networks(api huma.API) {
+func (s *providerRoutes) networks(api huma.API) {
 	operation(s.server, api, listing[wire.NetworkAddresses](api, huma.Operation{
 		OperationID: "list-network-addresses", Path: "/networks/{name}/addresses", Tags: []string{"Providers"},
 		Summary: "List the addresses of a network that are in use, and count the free ones of its pool",
@@ -36,7 +36,7 @@ func (s *clusterRoutes) networks(api huma.API) {
 		})
 }
 
-func (s *clusterRoutes) listAddresses(ctx context.Context, api huma.API, in *addressesInput) (*anyOf, error) {
+func (s *providerRoutes) listAddresses(ctx context.Context, api huma.API, in *addressesInput) (*anyOf, error) {
 	for _, use := range in.Use {
 		if !slices.Contains(providers.Uses(), use) {
 			return nil, invalidQuery("use", "there is no "+use, "some of "+strings.Join(providers.Uses(), ", "))

@@ -62,8 +62,8 @@ type oauth struct {
 }
 
 // authorizationServer serves what programs log people in with, below the path of the issuer.
-func (s *server) authorizationServer(engine *gin.Engine) {
-	handler := op.RegisterServer(oauth{server: s}, op.Endpoints{
+func (s accountRoutes) authorizationServer(engine *gin.Engine) {
+	handler := op.RegisterServer(oauth{server: s.server}, op.Endpoints{
 		Authorization:       op.NewEndpoint(issuer.AuthorizePath),
 		DeviceAuthorization: op.NewEndpoint(issuer.DevicePath),
 		Token:               op.NewEndpoint(issuer.TokenPath),

@@ -49,9 +49,9 @@ type finishInput struct {
 }
 
 // providerLogins registers the logins at identity providers, which only browsers use.
-func (s *server) providerLogins(api huma.API) {
+func (s accountRoutes) providerLogins(api huma.API) {
 	tags := []string{"Session"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "login-providers", Method: http.MethodGet, Path: "/session/providers", Tags: tags,
 		Summary: "List the identity providers where people log in with a browser",
 	}, "", "", func(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.LoginProviders], error) {
@@ -73,7 +73,7 @@ func (s *server) providerLogins(api huma.API) {
 		}
 		return op
 	}
-	operation(s, api, page(huma.Operation{
+	operation(s.server, api, page(huma.Operation{
 		OperationID: "begin-provider-login", Path: "/session/begin/{provider}",
 		Summary: "Send a browser to an identity provider",
 	}), "", "", func(ctx context.Context, _ director.Actor, in *beginInput) (*anyOf, error) {
@@ -88,7 +88,7 @@ func (s *server) providerLogins(api huma.API) {
 		}
 		return sendTo(to, loginCookie(kept)), nil
 	})
-	operation(s, api, page(huma.Operation{
+	operation(s.server, api, page(huma.Operation{
 		OperationID: "finish-provider-login", Path: strings.TrimPrefix(people.CallbackPath, wire.Prefix),
 		Summary: "Take a browser back from an identity provider",
 		Description: "The session is in a cookie, as after a login with a password. It works once, and only in the " +
@@ -97,7 +97,7 @@ func (s *server) providerLogins(api huma.API) {
 	}), "", "", s.finishProviderLogin)
 }
 
-func (s *server) finishProviderLogin(ctx context.Context, _ director.Actor, in *finishInput) (*anyOf, error) {
+func (s accountRoutes) finishProviderLogin(ctx context.Context, _ director.Actor, in *finishInput) (*anyOf, error) {
 	err := s.limit.takePlace(note(ctx).address)
 	var arrival people.Arrival
 	if err == nil {
@@ -152,7 +152,7 @@ var failedPage = template.Must(template.New("failed").Parse(`<!doctype html>
 `))
 
 // loginFailed answers a browser with a page that says why there is no session, and others with the problem itself.
-func (s *server) loginFailed(
+func (s accountRoutes) loginFailed(
 	ctx context.Context, accept string, err error, cookies ...http.Cookie,
 ) (*anyOf, error) {
 	if !wantsPage(accept) {

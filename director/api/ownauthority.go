@@ -23,7 +23,7 @@ type OwnAuthority interface {
 
 const kindOwnAuthority = "DirectorAuthority"
 
-func (s *clusterRoutes) ownAuthority(api huma.API) {
+func (s *accessRoutes) ownAuthority(api huma.API) {
 	tags := []string{"Certificate authorities"}
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-director-authority", Method: http.MethodGet, Path: "/director-authority", Tags: tags,

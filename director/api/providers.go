@@ -47,7 +47,7 @@ type providerRef struct {
 	Name string `path:"name" maxLength:"64" doc:"Name of the provider."`
 }
 
-func (s *clusterRoutes) providers(api huma.API) {
+func (s *providerRoutes) providers(api huma.API) {
 	tags := []string{"Providers"}
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-credentials", Method: http.MethodGet, Path: "/credentials", Tags: tags,
@@ -104,7 +104,7 @@ func (s *clusterRoutes) providers(api huma.API) {
 
 const kindIdentityProvider = string(model.KindIdentityProvider)
 
-func (s *clusterRoutes) testIdentityProvider(
+func (s *providerRoutes) testIdentityProvider(
 	ctx context.Context, _ director.Actor, in *struct {
 		Name string `path:"name" maxLength:"64" doc:"Name of the identity provider."`
 		User string `query:"user" maxLength:"256" doc:"Name of a person to look up."`
@@ -125,7 +125,7 @@ func (s *clusterRoutes) testIdentityProvider(
 	return &body[wire.ProviderTest]{out}, nil
 }
 
-func (s *clusterRoutes) listCredentials(
+func (s *providerRoutes) listCredentials(
 	ctx context.Context, _ director.Actor, _ *empty,
 ) (*body[wire.CredentialsList], error) {
 	list, err := s.Providers.ListCredentials(ctx)
@@ -139,7 +139,7 @@ func (s *clusterRoutes) listCredentials(
 	return &body[wire.CredentialsList]{out}, nil
 }
 
-func (s *clusterRoutes) setCredentials(
+func (s *providerRoutes) setCredentials(
 	ctx context.Context, a director.Actor, in *credentialsInput,
 ) (*body[wire.Credentials], error) {
 	c, err := s.Providers.SetCredentials(ctx, a.User, in.Name, in.Body.User, director.Secret(in.Body.Password))
@@ -149,7 +149,7 @@ func (s *clusterRoutes) setCredentials(
 	return &body[wire.Credentials]{credentialsOf(providers.CredentialsView{Credentials: c})}, nil
 }
 
-func (s *clusterRoutes) testProvider(
+func (s *providerRoutes) testProvider(
 	ctx context.Context, _ director.Actor, in *providerRef,
 ) (*body[wire.ProviderTest], error) {
 	probes, err := s.Providers.TestProvider(ctx, in.Name)
@@ -168,7 +168,7 @@ func (s *clusterRoutes) testProvider(
 	return &body[wire.ProviderTest]{out}, nil
 }
 
-func (s *clusterRoutes) discoverProvider(
+func (s *providerRoutes) discoverProvider(
 	ctx context.Context, _ director.Actor, in *providerRef,
 ) (*body[wire.Discovery], error) {
 	d, err := s.Providers.Discover(ctx, in.Name)
@@ -178,7 +178,7 @@ func (s *clusterRoutes) discoverProvider(
 	return &body[wire.Discovery]{discoveryOf(in.Name, d)}, nil
 }
 
-func (s *clusterRoutes) discoverDraft(
+func (s *providerRoutes) discoverDraft(
 	ctx context.Context, a director.Actor, in *struct{ Body wire.DiscoverRequest },
 ) (*body[wire.Discovery], error) {
 	d, err := s.Providers.DiscoverDraft(ctx, a.User, providers.Draft{

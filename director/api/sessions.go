@@ -19,21 +19,35 @@ type empty struct{}
 
 type body[T any] struct{ Body T }
 
-func (s *server) sessions(api huma.API) {
+// accountRoutes are the operations on logins, users and tokens.
+type accountRoutes struct{ *server }
+
+func (s *server) accounts() accountRoutes { return accountRoutes{s} }
+
+func (s accountRoutes) operations(api huma.API) {
+	s.sessions(api)
+	s.providerLogins(api)
+	s.clusterTokens(api)
+	s.approvals(api)
+	s.users(api)
+	s.tokens(api)
+}
+
+func (s accountRoutes) sessions(api huma.API) {
 	tags := []string{"Session"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "login", Method: http.MethodPost, Path: "/login", Tags: tags,
 		Summary: "Get a token for a password",
 		Errors:  []int{http.StatusUnauthorized, http.StatusTooManyRequests},
 	}, "", "", s.login)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "login-browser", Method: http.MethodPost, Path: "/session", Tags: tags,
 		Summary: "Log a browser in",
 		Description: "The token is in a cookie that no script can read, and not in the answer. It ends when it " +
 			"is not used for a while. Requests that other sites make with the cookie are refused.",
 		Errors: []int{http.StatusUnauthorized, http.StatusForbidden, http.StatusTooManyRequests},
 	}, "", "", s.loginBrowser)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "logout", Method: http.MethodPost, Path: "/logout", Tags: tags, Summary: "End the token",
 		DefaultStatus: http.StatusNoContent,
 	}, director.ActSelf, "", func(ctx context.Context, a director.Actor, _ *empty) (*cookieAnswer, error) {
@@ -46,37 +60,37 @@ func (s *server) sessions(api huma.API) {
 		}
 		return &cookieAnswer{SetCookie: sessionCookie("", time.Time{})}, nil
 	})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "me", Method: http.MethodGet, Path: "/me", Tags: tags, Summary: "Say who asks",
 	}, director.ActSelf, "", func(_ context.Context, a director.Actor, _ *empty) (*body[wire.Me], error) {
 		return &body[wire.Me]{meOf(a)}, nil
 	})
 	s.settings(api, tags)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "change-password", Method: http.MethodPost, Path: "/password", Tags: tags,
 		Summary:     "Change the own password",
 		Description: "All other sessions of the user end. API tokens stay.", DefaultStatus: http.StatusNoContent,
 	}, director.ActAccount, "", s.changePassword)
 
 	tags = []string{"Service"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "healthz", Method: http.MethodGet, Path: "/healthz", Tags: tags,
 		Summary:       "Say that the process answers",
 		DefaultStatus: http.StatusNoContent,
 	}, "", "", func(context.Context, director.Actor, *empty) (*empty, error) { return nil, nil })
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "readyz", Method: http.MethodGet, Path: "/readyz", Tags: tags,
 		Summary: "Say that the director can work",
 		Errors:  []int{http.StatusServiceUnavailable},
 	}, "", "", s.readyz)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "version", Method: http.MethodGet, Path: "/version", Tags: tags, Summary: "Say what runs",
 	}, "", "", func(context.Context, director.Actor, *empty) (*body[wire.Version], error) {
 		return &body[wire.Version]{wire.Version{Version: s.Version, Commit: s.Commit, Go: goVersion()}}, nil
 	})
 }
 
-func (s *server) login(
+func (s accountRoutes) login(
 	ctx context.Context, _ director.Actor, in *struct{ Body wire.Login },
 ) (*body[wire.Session], error) {
 	token, actor, err := s.enter(ctx, in.Body, false)
@@ -90,7 +104,7 @@ func (s *server) login(
 }
 
 // enter logs a user in, within the limit, and records it.
-func (s *server) enter(ctx context.Context, l wire.Login, browser bool) (director.Secret, director.Actor, error) {
+func (s accountRoutes) enter(ctx context.Context, l wire.Login, browser bool) (director.Secret, director.Actor, error) {
 	l.User = strings.ToLower(l.User) // directories take any case; the limit counts one name once
 	err := s.limit.take(l.User, note(ctx).address)
 	var token director.Secret
@@ -112,7 +126,7 @@ func (s *server) enter(ctx context.Context, l wire.Login, browser bool) (directo
 	return token, actor, nil
 }
 
-func (s *server) changePassword(
+func (s accountRoutes) changePassword(
 	ctx context.Context, a director.Actor, in *struct{ Body wire.PasswordChange },
 ) (*empty, error) {
 	// A stolen token must not be a way to try passwords without a limit.
@@ -126,7 +140,7 @@ func (s *server) changePassword(
 	return nil, err
 }
 
-func (s *server) readyz(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Readiness], error) {
+func (s accountRoutes) readyz(ctx context.Context, _ director.Actor, _ *empty) (*body[wire.Readiness], error) {
 	out, err := s.readiness(ctx)
 	if err != nil {
 		return nil, err
@@ -134,8 +148,8 @@ func (s *server) readyz(ctx context.Context, _ director.Actor, _ *empty) (*body[
 	return &body[wire.Readiness]{out}, nil
 }
 
-func (s *server) settings(api huma.API, tags []string) {
-	operation(s, api, huma.Operation{
+func (s accountRoutes) settings(api huma.API, tags []string) {
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-settings", Method: http.MethodGet, Path: "/settings", Tags: tags,
 		Summary: "Get what the director's configuration says that clients go by",
 	}, director.ActSelf, "", func(context.Context, director.Actor, *empty) (*body[wire.Settings], error) {

@@ -38,7 +38,7 @@ type shellInput struct {
 }
 
 // shells registers what is seen of nodes from inside.
-func (s *clusterRoutes) shells(api huma.API, tags []string) {
+func (s *accessRoutes) shells(api huma.API, tags []string) {
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-console", Method: http.MethodGet, Path: "/clusters/{name}/nodes/{node}/console", Tags: tags,
 		Summary:     "Show the end of what a node's VM has printed on its serial console",
@@ -56,7 +56,7 @@ func (s *clusterRoutes) shells(api huma.API, tags []string) {
 	}, director.ActSecrets, kindCluster, s.openShell)
 }
 
-func (s *clusterRoutes) getConsole(
+func (s *accessRoutes) getConsole(
 	ctx context.Context, _ director.Actor, in *consoleInput,
 ) (*body[wire.ConsoleText], error) {
 	text, err := s.Nodes.Console(ctx, in.Name, in.Node, min(in.Bytes, nodes.MostConsole))
@@ -72,7 +72,7 @@ const screenTime = 30 * time.Second
 // mostKeys bounds one message of a person, in bytes: what is pasted comes in several.
 const mostKeys = 64 << 10
 
-func (s *clusterRoutes) openShell(_ context.Context, a director.Actor, in *shellInput) (*anyOf, error) {
+func (s *accessRoutes) openShell(_ context.Context, a director.Actor, in *shellInput) (*anyOf, error) {
 	return &anyOf{Body: func(hctx huma.Context) {
 		g := humagin.Unwrap(hctx)
 		if !strings.EqualFold(g.GetHeader("Upgrade"), "websocket") {

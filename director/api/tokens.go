@@ -22,22 +22,22 @@ type userTokenInput struct {
 }
 
 // tokens registers what creates, lists and revokes API tokens: the own ones, and those of service accounts.
-func (s *server) tokens(api huma.API) {
+func (s accountRoutes) tokens(api huma.API) {
 	tags := []string{"Tokens"}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-own-tokens", Method: http.MethodGet, Path: "/tokens", Tags: tags,
 		Summary: "List your own API tokens",
 	}, director.ActAccount, "",
 		func(ctx context.Context, a director.Actor, _ *empty) (*body[wire.APITokens], error) {
 			return s.listTokens(ctx, a.User)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "create-own-token", Method: http.MethodPost, Path: "/tokens", Tags: tags,
 		Summary:       "Create an API token of your own",
 		Description:   "It needs the password again, and the token is shown this once.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusConflict, http.StatusTooManyRequests},
 	}, director.ActAccount, "", s.createOwnToken)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "revoke-own-token", Method: http.MethodDelete, Path: "/tokens/{id}", Tags: tags,
 		Summary: "Revoke one of your own API tokens", DefaultStatus: http.StatusNoContent,
 		Errors: []int{http.StatusNotFound},
@@ -49,15 +49,15 @@ func (s *server) tokens(api huma.API) {
 }
 
 // userTokens registers what is done to the API tokens of others.
-func (s *server) userTokens(api huma.API, tags []string) {
-	operation(s, api, huma.Operation{
+func (s accountRoutes) userTokens(api huma.API, tags []string) {
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-user-tokens", Method: http.MethodGet, Path: "/users/{name}/tokens", Tags: tags,
 		Summary: "List the API tokens of a user", Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindUser,
 		func(ctx context.Context, _ director.Actor, in *userInput) (*body[wire.APITokens], error) {
 			return s.listTokens(ctx, in.Name)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "create-user-token", Method: http.MethodPost, Path: "/users/{name}/tokens", Tags: tags,
 		Summary:       "Create an API token for a service account",
 		Description:   "The token is shown this once. People create their own tokens.",
@@ -70,7 +70,7 @@ func (s *server) userTokens(api huma.API, tags []string) {
 		) (*created[wire.CreatedToken], error) {
 			return s.createToken(ctx, a, in.Name, in.Body)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "revoke-user-token", Method: http.MethodDelete, Path: "/users/{name}/tokens/{id}", Tags: tags,
 		Summary: "Revoke an API token of a user", DefaultStatus: http.StatusNoContent,
 		Errors: []int{http.StatusNotFound},
@@ -80,7 +80,7 @@ func (s *server) userTokens(api huma.API, tags []string) {
 		})
 }
 
-func (s *server) listTokens(ctx context.Context, user string) (*body[wire.APITokens], error) {
+func (s accountRoutes) listTokens(ctx context.Context, user string) (*body[wire.APITokens], error) {
 	tokens, err := s.Users.Tokens(ctx, user)
 	if err != nil {
 		return nil, err
@@ -92,7 +92,7 @@ func (s *server) listTokens(ctx context.Context, user string) (*body[wire.APITok
 	return &body[wire.APITokens]{out}, nil
 }
 
-func (s *server) createOwnToken(
+func (s accountRoutes) createOwnToken(
 	ctx context.Context, a director.Actor, in *struct{ Body wire.NewToken },
 ) (*created[wire.CreatedToken], error) {
 	if err := s.confirm(ctx, a, director.Secret(in.Body.Password)); err != nil {
@@ -101,7 +101,7 @@ func (s *server) createOwnToken(
 	return s.createToken(ctx, a, a.User, in.Body)
 }
 
-func (s *server) createToken(
+func (s accountRoutes) createToken(
 	ctx context.Context, a director.Actor, user string, n wire.NewToken,
 ) (*created[wire.CreatedToken], error) {
 	secret, t, err := s.Users.CreateToken(ctx, a, user, identity.NewToken{
@@ -119,7 +119,7 @@ func (s *server) createToken(
 
 // confirm asks for the actor's password again, within the limit of logins: a stolen token must not be a way to try
 // passwords.
-func (s *server) confirm(ctx context.Context, a director.Actor, password director.Secret) error {
+func (s accountRoutes) confirm(ctx context.Context, a director.Actor, password director.Secret) error {
 	if err := s.limit.takeOwn(a.User); err != nil {
 		return err
 	}

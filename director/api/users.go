@@ -27,9 +27,9 @@ type sessionInput struct {
 	ID string `path:"id" maxLength:"64" doc:"Id of the session."`
 }
 
-func (s *server) users(api huma.API) {
+func (s accountRoutes) users(api huma.API) {
 	tags := []string{"Users"}
-	operation(s, api, listing[wire.Users](api, huma.Operation{
+	operation(s.server, api, listing[wire.Users](api, huma.Operation{
 		OperationID: "list-users", Path: "/users", Tags: tags,
 		Summary: "List the users", Description: "By name, by created_at or by login_at.",
 	}), director.ActRead, kindUser,
@@ -51,21 +51,21 @@ func (s *server) users(api huma.API) {
 			}
 			return listAnswer(api, items, in.Fields, next(p, place, in.Name))
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "create-user", Method: http.MethodPost, Path: "/users", Tags: tags,
 		Summary: "Create a user",
 		Description: "The answer has a one-time password, which is shown this once and must be changed at the first " +
 			"login.",
 		Errors: []int{http.StatusConflict}, DefaultStatus: http.StatusCreated,
 	}, director.ActUsers, kindUser, s.createUser)
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "get-user", Method: http.MethodGet, Path: "/users/{name}", Tags: tags, Summary: "Get a user",
 		Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindUser,
 		func(ctx context.Context, _ director.Actor, in *userInput) (*body[wire.User], error) {
 			return userBody(s.Users.Get(ctx, in.Name))
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "delete-user", Method: http.MethodDelete, Path: "/users/{name}", Tags: tags,
 		Summary: "Delete a user with all sessions", Description: "The last enabled admin cannot be deleted.",
 		Errors: []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusNoContent,
@@ -77,7 +77,7 @@ func (s *server) users(api huma.API) {
 	s.userSessions(api, tags)
 }
 
-func (s *server) createUser(
+func (s accountRoutes) createUser(
 	ctx context.Context, a director.Actor, in *struct{ Body wire.NewUser },
 ) (*created[wire.OneTimePassword], error) {
 	var u director.User
@@ -109,25 +109,25 @@ func userBody(u director.User, err error) (*body[wire.User], error) {
 }
 
 // userVerbs registers what changes a user.
-func (s *server) userVerbs(api huma.API, tags []string) {
+func (s accountRoutes) userVerbs(api huma.API, tags []string) {
 	verb := func(name, summary, description string) huma.Operation {
 		return huma.Operation{
 			OperationID: name + "-user", Method: http.MethodPost, Path: "/users/{name}/" + name, Tags: tags,
 			Summary: summary, Description: description, Errors: []int{http.StatusNotFound, http.StatusConflict},
 		}
 	}
-	operation(s, api, verb("disable", "Disable a user",
+	operation(s.server, api, verb("disable", "Disable a user",
 		"All sessions and API tokens of the user end at once. The last enabled admin cannot be disabled."),
 		director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *userInput) (*body[wire.User], error) {
 			return userBody(s.Users.Disable(ctx, a.User, in.Name))
 		})
-	operation(s, api, verb("enable", "Enable a user", "Sessions from before do not come back."),
+	operation(s.server, api, verb("enable", "Enable a user", "Sessions from before do not come back."),
 		director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *userInput) (*body[wire.User], error) {
 			return userBody(s.Users.Enable(ctx, a.User, in.Name))
 		})
-	operation(s, api, verb("role", "Give a user another role",
+	operation(s.server, api, verb("role", "Give a user another role",
 		"It counts from the user's next request. The last enabled admin keeps the role."), director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *struct {
 			Name string `path:"name" maxLength:"64" doc:"Name of the user."`
@@ -140,7 +140,7 @@ func (s *server) userVerbs(api huma.API, tags []string) {
 		"All sessions of the user end. The password is shown this once and must be changed at the next login. "+
 			"The own password is refused.")
 	reset.OperationID = "reset-user-password"
-	operation(s, api, reset, director.ActUsers, kindUser,
+	operation(s.server, api, reset, director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *userInput) (*body[wire.OneTimePassword], error) {
 			u, once, err := s.Users.Reset(ctx, a.User, in.Name)
 			if err != nil {
@@ -151,7 +151,7 @@ func (s *server) userVerbs(api huma.API, tags []string) {
 }
 
 // userSessions registers what lists and ends sessions: the own ones, and those of others.
-func (s *server) userSessions(api huma.API, tags []string) {
+func (s accountRoutes) userSessions(api huma.API, tags []string) {
 	list := func(ctx context.Context, a director.Actor, user string) (*body[wire.LoginSessions], error) {
 		tokens, err := s.Users.Sessions(ctx, user)
 		if err != nil {
@@ -162,7 +162,7 @@ func (s *server) userSessions(api huma.API, tags []string) {
 	end := huma.Operation{
 		Method: http.MethodDelete, DefaultStatus: http.StatusNoContent, Errors: []int{http.StatusNotFound},
 	}
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-own-sessions", Method: http.MethodGet, Path: "/sessions", Tags: []string{"Session"},
 		Summary: "List the own sessions",
 	}, director.ActAccount, "",
@@ -172,11 +172,11 @@ func (s *server) userSessions(api huma.API, tags []string) {
 	own := end
 	own.OperationID, own.Path, own.Tags = "end-own-session", "/sessions/{id}", []string{"Session"}
 	own.Summary = "End one of the own sessions"
-	operation(s, api, own, director.ActAccount, "",
+	operation(s.server, api, own, director.ActAccount, "",
 		func(ctx context.Context, a director.Actor, in *sessionInput) (*empty, error) {
 			return nil, s.Users.Revoke(ctx, a.User, a.User, in.ID)
 		})
-	operation(s, api, huma.Operation{
+	operation(s.server, api, huma.Operation{
 		OperationID: "list-user-sessions", Method: http.MethodGet, Path: "/users/{name}/sessions", Tags: tags,
 		Summary: "List the sessions of a user", Errors: []int{http.StatusNotFound},
 	}, director.ActRead, kindUser,
@@ -186,7 +186,7 @@ func (s *server) userSessions(api huma.API, tags []string) {
 	other := end
 	other.OperationID, other.Path, other.Tags = "end-user-session", "/users/{name}/sessions/{id}", tags
 	other.Summary = "End a session of a user"
-	operation(s, api, other, director.ActUsers, kindUser,
+	operation(s.server, api, other, director.ActUsers, kindUser,
 		func(ctx context.Context, a director.Actor, in *struct {
 			Name string `path:"name" maxLength:"64" doc:"Name of the user."`
 			ID   string `path:"id" maxLength:"64" doc:"Id of the session."`

@@ -110,7 +110,7 @@ func (p Place) Write(ctx context.Context, s Setup, addresses []netip.Addr) error
 	if err := p.owned("setup/admin-password-hash"); err != nil {
 		return err
 	}
-	if err := p.writeGroup(s); err != nil {
+	if err := p.group().writeGroup(s); err != nil {
 		return err
 	}
 	return p.hostKeys(ctx)

@@ -43,6 +43,11 @@ type GroupRequest struct {
 
 const mostMembers = 7
 
+// groupFiles keep what the appliances of a group share.
+type groupFiles struct{ Place }
+
+func (p Place) group() groupFiles { return groupFiles{p} }
+
 // NewGroup returns the group that was asked for on the appliance with the setup. Errors: invalid, with all that is
 // wrong.
 func NewGroup(r GroupRequest, s Setup) (Group, error) {
@@ -125,7 +130,7 @@ func (p Place) LoadGroup() (Group, error) {
 
 // CheckGroup returns invalid if the director of this appliance has its database alone.
 func (p Place) CheckGroup() error {
-	shared, err := p.onServer()
+	shared, err := p.roots().onServer()
 	if err != nil || shared {
 		return err
 	}
@@ -155,7 +160,7 @@ const (
 
 // writeGroup writes what the services read of the group, or removes it. Those of networkd, chrony and the director are
 // written by Write.
-func (p Place) writeGroup(s Setup) error {
+func (p groupFiles) writeGroup(s Setup) error {
 	g, err := p.LoadGroup()
 	if director.KindOf(err) == director.KindNotFound {
 		return errors.Join(removeFile(p.etc(keepalivedFile)), removeFile(p.etc(firewallFile)))

@@ -201,7 +201,7 @@ func askFrom(t *testing.T, own netip.Addr, at string, code director.Secret, q qu
 func TestBecome(t *testing.T) {
 	t.Parallel()
 	first, _ := firstOf(t)
-	shared, err := first.collect()
+	shared, err := first.group().collect()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -210,7 +210,7 @@ func TestBecome(t *testing.T) {
 	if err := os.MkdirAll(p.data(joining), 0o700); err != nil { // a former one was killed
 		t.Fatal(err)
 	}
-	aside, err := p.become(shared, time.Now())
+	aside, err := p.group().become(shared, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -227,7 +227,7 @@ func TestBecome(t *testing.T) {
 		t.Error("it has the other director's instance")
 	}
 	files(t, p, map[string]string{"director/instance": "second"})
-	if again, err := p.become(shared, time.Now()); err != nil || again != "" {
+	if again, err := p.group().become(shared, time.Now()); err != nil || again != "" {
 		t.Errorf("again: %q, %v; want nothing moved", again, err)
 	}
 	if got := content(t, p, "director/instance")["director/instance"]; got != "second" {
@@ -238,11 +238,11 @@ func TestBecome(t *testing.T) {
 func TestUnused(t *testing.T) {
 	t.Parallel()
 	p := member(t, "127.0.0.3")
-	if err := p.unused(); err != nil {
+	if err := p.group().unused(); err != nil {
 		t.Error(err)
 	}
 	files(t, p, map[string]string{"director/runs/plan/step.1.jsonl": "{}"})
-	if err := p.unused(); director.KindOf(err) != director.KindConflict {
+	if err := p.group().unused(); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a director that has run plans: %v", err)
 	}
 }

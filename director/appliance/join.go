@@ -41,7 +41,7 @@ const (
 )
 
 // collect returns what another member needs: the identity, and the administrator's own settings and keys.
-func (p Place) collect() ([]handover, error) {
+func (p groupFiles) collect() ([]handover, error) {
 	var all []handover
 	total := 0
 	add := func(path string) error {
@@ -79,7 +79,7 @@ func (p Place) collect() ([]handover, error) {
 	return all, err
 }
 
-func (p Place) read(path string) (handover, error) {
+func (p groupFiles) read(path string) (handover, error) {
 	f, err := os.OpenFile(p.data(path), os.O_RDONLY|unix.O_NOFOLLOW, 0)
 	if err != nil {
 		return handover{}, err
@@ -126,7 +126,7 @@ func (p Place) Join(
 		return g, "", err
 	}
 	if _, err := os.Stat(p.data(groupFile)); errors.Is(err, fs.ErrNotExist) {
-		if err := p.unused(); err != nil {
+		if err := p.group().unused(); err != nil {
 			return g, "", err
 		}
 	}
@@ -148,14 +148,14 @@ func (p Place) Join(
 	if err := stop(ctx); err != nil {
 		return g, "", err
 	}
-	if aside, err = p.become(a.Files, time.Now()); err != nil {
+	if aside, err = p.group().become(a.Files, time.Now()); err != nil {
 		return g, "", err
 	}
 	return g, aside, p.SaveGroup(g)
 }
 
 // unused returns conflict if the director of this appliance has run plans: its clusters would have no director.
-func (p Place) unused() error {
+func (p groupFiles) unused() error {
 	entries, err := os.ReadDir(p.data("director/runs"))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return director.Errorf(director.KindInternal, opJoin, "%w", err)
@@ -172,7 +172,7 @@ const joining = "director.joining"
 
 // become gives this appliance the identity and the settings of the group. It returns where the former state directory
 // is, if there was one with another identity.
-func (p Place) become(files []handover, now time.Time) (aside string, err error) {
+func (p groupFiles) become(files []handover, now time.Time) (aside string, err error) {
 	fail := func(err error) (string, error) {
 		return "", director.Errorf(director.KindInternal, opJoin, "what members share cannot be written: %w", err)
 	}
@@ -215,7 +215,7 @@ func (p Place) become(files []handover, now time.Time) (aside string, err error)
 }
 
 // isAlready reports whether the state directory has the identity already.
-func (p Place) isAlready(files []handover) bool {
+func (p groupFiles) isAlready(files []handover) bool {
 	for _, f := range files {
 		if !slices.Contains(identityFiles, f.Path) {
 			continue

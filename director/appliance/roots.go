@@ -23,6 +23,11 @@ type Boot struct {
 	Within int  // seconds that it has for that
 }
 
+// rootDisks upgrade the root disk, and roll it back.
+type rootDisks struct{ Place }
+
+func (p Place) roots() rootDisks { return rootDisks{p} }
+
 // ParseBoot reads the kernel's command line.
 func ParseBoot(line string) Boot {
 	b := Boot{Slot: rootdisk.A}
@@ -110,7 +115,7 @@ func partitions() (map[int]string, error) {
 const rootFile = "usr/lib/director/appliance"
 
 // runningRoot returns the root that runs.
-func (p Place) runningRoot(b Boot) (rootdisk.Held, error) {
+func (p rootDisks) runningRoot(b Boot) (rootdisk.Held, error) {
 	text, err := os.ReadFile(filepath.Join(p.Root, "/", rootFile))
 	if err != nil {
 		return rootdisk.Held{}, director.Errorf(director.KindInternal, opRoots, "%w", err)
@@ -154,12 +159,12 @@ func keptRoot(ctx context.Context, slot rootdisk.Slot) (kept *rootdisk.Held, err
 // upgradeDir is the directory of upgrades on the data disk.
 const upgradeDir = "upgrade"
 
-func (p Place) upgrade(name string) string { return p.data(filepath.Join(upgradeDir, name)) }
+func (p rootDisks) upgrade(name string) string { return p.data(filepath.Join(upgradeDir, name)) }
 
 // Roots returns how the roots are. Before the first start with this it is empty.
 func (p Place) Roots() (rootdisk.State, error) {
 	var s rootdisk.State
-	text, err := os.ReadFile(p.upgrade(rootdisk.StateFile))
+	text, err := os.ReadFile(p.roots().upgrade(rootdisk.StateFile))
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
 	}
@@ -172,7 +177,7 @@ func (p Place) Roots() (rootdisk.State, error) {
 	return s, nil
 }
 
-func (p Place) saveRoots(s rootdisk.State) error {
+func (p rootDisks) saveRoots(s rootdisk.State) error {
 	text, err := json.Marshal(s)
 	if err != nil {
 		return director.Errorf(director.KindInternal, opRoots, "%w", err)

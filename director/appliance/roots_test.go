@@ -159,16 +159,16 @@ func TestSettle(t *testing.T) {
 			t.Parallel()
 			p := somewhere(t)
 			files(t, p, before)
-			if err := p.save(old, now); err != nil {
+			if err := p.roots().save(old, now); err != nil {
 				t.Fatal(err)
 			}
 			files(t, p, after)
 			tt.change.From, tt.change.To = old, next
-			if err := p.saveRoots(rootdisk.State{Running: old, Change: tt.change}); err != nil {
+			if err := p.roots().saveRoots(rootdisk.State{Running: old, Change: tt.change}); err != nil {
 				t.Fatal(err)
 			}
 			for range 2 { // it may be killed behind it, and comes again
-				if err := p.settle(tt.boot, now); err != nil {
+				if err := p.roots().settle(tt.boot, now); err != nil {
 					t.Fatal(err)
 				}
 			}
@@ -200,27 +200,27 @@ func TestRollbackPutsDataBack(t *testing.T) {
 		}
 	}
 	files(t, p, map[string]string{"director/director.db": "before"})
-	if err := p.save(old, now); err != nil {
+	if err := p.roots().save(old, now); err != nil {
 		t.Fatal(err)
 	}
 	files(t, p, map[string]string{"director/director.db": "migrated"})
-	if err := p.save(next, now); err != nil {
+	if err := p.roots().save(next, now); err != nil {
 		t.Fatal(err)
 	}
 	c := rootdisk.Change{Verb: rootdisk.VerbRollback, Stage: rootdisk.Trying, From: next, To: old, Restores: true}
-	if err := p.saveRoots(rootdisk.State{Running: next, Change: c}); err != nil {
+	if err := p.roots().saveRoots(rootdisk.State{Running: next, Change: c}); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.settle(Boot{Slot: rootdisk.A, Trial: true}, now); err != nil {
+	if err := p.roots().settle(Boot{Slot: rootdisk.A, Trial: true}, now); err != nil {
 		t.Fatal(err)
 	}
 	database("before")
 	files(t, p, map[string]string{"director/director.db": "before, and used"})
-	if err := p.settle(Boot{Slot: rootdisk.A, Trial: true}, now); err != nil { // the trial's director restarts
+	if err := p.roots().settle(Boot{Slot: rootdisk.A, Trial: true}, now); err != nil { // the trial's director restarts
 		t.Fatal(err)
 	}
 	database("before, and used")
-	if err := p.settle(Boot{Slot: rootdisk.B}, now); err != nil {
+	if err := p.roots().settle(Boot{Slot: rootdisk.B}, now); err != nil {
 		t.Fatal(err)
 	}
 	database("migrated")
@@ -230,13 +230,13 @@ func TestSavedDataIsWhole(t *testing.T) {
 	t.Parallel()
 	p := somewhere(t)
 	files(t, p, map[string]string{"director/director.db": "before"})
-	if err := p.save(old, time.Now()); err != nil {
+	if err := p.roots().save(old, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(p.savedDir(rootdisk.A), savedFile)); err != nil { // as if it was cut off
+	if err := os.Remove(filepath.Join(p.roots().savedDir(rootdisk.A), savedFile)); err != nil { // as if it was cut off
 		t.Fatal(err)
 	}
-	if err := p.restore(rootdisk.A); director.KindOf(err) != director.KindNotFound {
+	if err := p.roots().restore(rootdisk.A); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("a part of the data was restored: %v", err)
 	}
 }

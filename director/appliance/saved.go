@@ -34,11 +34,11 @@ type Saved struct {
 // savedFile is written last: data without it is not whole.
 const savedFile = "saved.json"
 
-func (p Place) savedDir(s rootdisk.Slot) string { return p.upgrade("data-" + string(s)) }
+func (p rootDisks) savedDir(s rootdisk.Slot) string { return p.upgrade("data-" + string(s)) }
 
 // saved returns what is known of the data that was saved when the root in the slot was left; not_found if there is
 // none.
-func (p Place) saved(s rootdisk.Slot) (Saved, error) {
+func (p rootDisks) saved(s rootdisk.Slot) (Saved, error) {
 	var out Saved
 	text, err := os.ReadFile(filepath.Join(p.savedDir(s), savedFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -54,7 +54,7 @@ func (p Place) saved(s rootdisk.Slot) (Saved, error) {
 }
 
 // save copies what a next root may change. The director must not run. It may be killed at any point and called again.
-func (p Place) save(r rootdisk.Held, now time.Time) error {
+func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
 	dir := p.savedDir(r.Slot)
 	fail := func(err error) error {
 		return director.Errorf(director.KindInternal, opRoots, "the data cannot be saved: %w", err)
@@ -81,7 +81,7 @@ func (p Place) save(r rootdisk.Held, now time.Time) error {
 const leftFree = 512 << 20
 
 // roomFor returns exhausted if the data disk has no room for a copy of what is saved.
-func (p Place) roomFor() error {
+func (p rootDisks) roomFor() error {
 	var need int64
 	for _, name := range savedNames {
 		err := filepath.WalkDir(p.data(name), func(_ string, e fs.DirEntry, err error) error {
@@ -113,7 +113,7 @@ func (p Place) roomFor() error {
 
 // restore restores what was saved when the root in the slot was left. The director must not run. It may be killed at
 // any point and called again.
-func (p Place) restore(s rootdisk.Slot) error {
+func (p rootDisks) restore(s rootdisk.Slot) error {
 	if _, err := p.saved(s); err != nil {
 		return err
 	}
@@ -173,7 +173,7 @@ func copyFile(from, to string, mode fs.FileMode, owner *syscall.Stat_t) error {
 
 // settle continues a change of the root after a start: if the former root runs again, its data is restored. It
 // comes before anything else reads the data disk. It may be killed at any point and called again.
-func (p Place) settle(b Boot, now time.Time) error {
+func (p rootDisks) settle(b Boot, now time.Time) error {
 	s, err := p.Roots()
 	if err != nil || s.Change.Stage.Ended() {
 		return err
@@ -214,7 +214,7 @@ func (p Place) settle(b Boot, now time.Time) error {
 }
 
 // onServer reports whether the director's database is on a server: it is not on the data disk then.
-func (p Place) onServer() (bool, error) {
+func (p rootDisks) onServer() (bool, error) {
 	settings, err := p.ownSettings()
 	if err != nil {
 		return false, err

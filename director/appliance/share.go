@@ -177,7 +177,7 @@ func (p Place) Share(
 		}
 		turns.Go(func() {
 			defer conn.Close()
-			from, err := p.answer(conn, first, g, schema)
+			from, err := p.group().answer(conn, first, g, schema)
 			if err != nil {
 				return // a scan of ports, or a wrong code: the other end says it
 			}
@@ -193,7 +193,7 @@ func (p Place) Share(
 }
 
 // answer answers one member, and returns its address.
-func (p Place) answer(conn net.Conn, config *tls.Config, g Group, schema string) (netip.Addr, error) {
+func (p groupFiles) answer(conn net.Conn, config *tls.Config, g Group, schema string) (netip.Addr, error) {
 	if err := conn.SetDeadline(time.Now().Add(shareTurn)); err != nil {
 		return netip.Addr{}, err
 	}
@@ -219,7 +219,7 @@ func ended(conn net.Conn) error {
 	return err
 }
 
-func (p Place) handOver(q question, from netip.Addr, g Group, schema string) (answer, error) {
+func (p groupFiles) handOver(q question, from netip.Addr, g Group, schema string) (answer, error) {
 	if !slices.Contains(g.Members, q.Own) || q.Own != from {
 		return answer{}, director.Errorf(
 			director.KindForbidden, opShare, "%s is not a member of the group, or asks from %s", q.Own, from,

@@ -48,7 +48,7 @@ func (p Place) MountShared(ctx context.Context) error {
 	tick := time.NewTicker(sharedEvery)
 	defer tick.Stop()
 	for {
-		if err = p.mountShared(ctx, g.Files); err == nil {
+		if err = p.group().mountShared(ctx, g.Files); err == nil {
 			return nil
 		}
 		slog.ErrorContext(ctx, "the files of the group cannot be mounted; trying again", "files", g.Files, "err", err)
@@ -60,7 +60,7 @@ func (p Place) MountShared(ctx context.Context) error {
 	}
 }
 
-func (p Place) mountShared(ctx context.Context, files string) error {
+func (p groupFiles) mountShared(ctx context.Context, files string) error {
 	if err := p.mountFiles(ctx, files); err != nil {
 		return err
 	}
@@ -72,7 +72,7 @@ func (p Place) mountShared(ctx context.Context, files string) error {
 	return nil
 }
 
-func (p Place) mountFiles(ctx context.Context, files string) error {
+func (p groupFiles) mountFiles(ctx context.Context, files string) error {
 	at := p.data(sharedAt)
 	if mounted, err := isMount(at); err != nil || mounted {
 		return err
@@ -82,7 +82,7 @@ func (p Place) mountFiles(ctx context.Context, files string) error {
 }
 
 // bindShared mounts the directory of the NFS over the one on the data disk.
-func (p Place) bindShared(ctx context.Context, name string) error {
+func (p groupFiles) bindShared(ctx context.Context, name string) error {
 	from, at := p.onShare(name), p.data(name)
 	if err := p.makeShared(ctx, name); err != nil {
 		return err
@@ -97,7 +97,7 @@ func (p Place) bindShared(ctx context.Context, name string) error {
 }
 
 // makeShared makes a directory of the NFS, with the mode of that on the data disk, which is made if it is missing.
-func (p Place) makeShared(ctx context.Context, name string) error {
+func (p groupFiles) makeShared(ctx context.Context, name string) error {
 	if _, err := p.asDirector(ctx, "mkdir", "--parents", "--", p.data(name)); err != nil {
 		return err
 	}
@@ -120,12 +120,12 @@ func (p Place) makeShared(ctx context.Context, name string) error {
 
 // onShare is where a directory of the data disk is on the NFS. All are side by side: a server that takes root for a
 // stranger lets it mount a directory that is closed to others, and nothing below one.
-func (p Place) onShare(name string) string {
+func (p groupFiles) onShare(name string) string {
 	return filepath.Join(p.data(sharedAt), strings.ReplaceAll(name, "/", "-"))
 }
 
 // asDirector runs a program as the director's user.
-func (p Place) asDirector(ctx context.Context, args ...string) ([]byte, error) {
+func (p groupFiles) asDirector(ctx context.Context, args ...string) ([]byte, error) {
 	id := strconv.Itoa(p.User)
 	return command(ctx, nil, "setpriv", append([]string{
 		"--reuid", id, "--regid", id, "--clear-groups", "--no-new-privs",
@@ -141,7 +141,7 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 	if err := p.directories(); err != nil {
 		return err
 	}
-	if err := p.mountFiles(ctx, g.Files); err != nil {
+	if err := p.group().mountFiles(ctx, g.Files); err != nil {
 		return director.Errorf(director.KindUnavailable, opShared, "%s cannot be mounted: %w", g.Files, err).
 			WithHint("export it by NFS version 4 to all members: look at the exports of the server")
 	}
@@ -151,7 +151,7 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 		} else if mounted {
 			continue
 		}
-		if err := p.makeShared(ctx, name); err != nil {
+		if err := p.group().makeShared(ctx, name); err != nil {
 			return err
 		}
 		entries, err := os.ReadDir(p.data(name))
@@ -161,12 +161,12 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 		if len(entries) == 0 {
 			continue
 		}
-		if _, err := p.asDirector(
+		if _, err := p.group().asDirector(
 			ctx, "cp", "--recursive", "--no-clobber", "--preserve=mode,timestamps", "--", p.data(name)+"/.",
-			p.onShare(name),
+			p.group().onShare(name),
 		); err != nil {
 			return err
 		}
 	}
-	return p.mountShared(ctx, g.Files)
+	return p.group().mountShared(ctx, g.Files)
 }

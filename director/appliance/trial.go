@@ -35,11 +35,11 @@ func (p Place) Trial(ctx context.Context) error {
 	}
 	wait := health
 	wait.Within = time.Duration(boot.Within) * time.Second
-	if unwell := wait.Until(ctx, p.healthy); unwell != nil {
+	if unwell := wait.Until(ctx, p.roots().healthy); unwell != nil {
 		if ctx.Err() != nil {
 			return nil // the VM is being stopped, and its next start settles the change
 		}
-		err := p.blame(director.Errorf(
+		err := p.roots().blame(director.Errorf(
 			director.KindUnavailable, opRoots, "the root was not healthy within %s: %w", wait.Within, unwell,
 		))
 		_, rerr := command(ctx, nil, "systemctl", "reboot")
@@ -56,13 +56,13 @@ func (p Place) Trial(ctx context.Context) error {
 	s, err := p.Roots()
 	if err == nil && s.Change.Stage == rootdisk.Trying {
 		s.Change.Stage, s.Change.Ended = rootdisk.Done, time.Now().UTC()
-		err = p.saveRoots(s)
+		err = p.roots().saveRoots(s)
 	}
-	return errors.Join(err, p.ask(ctx, wire.ReleasePath, time.Minute))
+	return errors.Join(err, p.roots().ask(ctx, wire.ReleasePath, time.Minute))
 }
 
 // blame writes down why the root that is tried is given up.
-func (p Place) blame(cause error) error {
+func (p rootDisks) blame(cause error) error {
 	s, err := p.Roots()
 	if err != nil || s.Change.Stage != rootdisk.Trying {
 		return err
@@ -77,7 +77,7 @@ func (p Place) blame(cause error) error {
 }
 
 // healthy returns nil if the director answers, and says that it is ready.
-func (p Place) healthy(ctx context.Context) error {
+func (p rootDisks) healthy(ctx context.Context) error {
 	url, err := p.readiness()
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (p Place) healthy(ctx context.Context) error {
 }
 
 // readiness returns where the director says whether it is ready.
-func (p Place) readiness() (string, error) {
+func (p rootDisks) readiness() (string, error) {
 	text, err := os.ReadFile(p.etc("director/director.yaml"))
 	var settings struct {
 		Listen string `yaml:"listen"`
@@ -132,7 +132,7 @@ func (p Place) readiness() (string, error) {
 
 // drain has the director start no more steps, and waits until those that run have ended, or for so long: the rest is
 // interrupted when it stops, and runs again. A director that does not run needs none of it.
-func (p Place) drain(ctx context.Context, wait time.Duration) error {
+func (p rootDisks) drain(ctx context.Context, wait time.Duration) error {
 	err := p.ask(ctx, wire.DrainPath, wait)
 	if errors.Is(err, context.DeadlineExceeded) || director.KindOf(err) == director.KindUnavailable {
 		return nil
@@ -141,7 +141,7 @@ func (p Place) drain(ctx context.Context, wait time.Duration) error {
 }
 
 // ask sends the director a request through its socket for root, and waits for the answer.
-func (p Place) ask(ctx context.Context, path string, wait time.Duration) error {
+func (p rootDisks) ask(ctx context.Context, path string, wait time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
@@ -177,7 +177,7 @@ func (p Place) Look(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.Running, err = p.runningRoot(boot); err != nil {
+	if s.Running, err = p.roots().runningRoot(boot); err != nil {
 		return err
 	}
 	if _, err := os.Stat(rootAt); errors.Is(err, os.ErrNotExist) {
@@ -186,5 +186,5 @@ func (p Place) Look(ctx context.Context) error {
 	if s.Kept, err = keptRoot(ctx, boot.Slot.Other()); err != nil {
 		return err
 	}
-	return p.saveRoots(s)
+	return p.roots().saveRoots(s)
 }

@@ -52,7 +52,7 @@ func (p Place) Change(ctx context.Context) error {
 	if stage := c.state.Change.Stage; !stage.Ended() && (stage == rootdisk.Trying || boot.Trial) {
 		return director.Errorf(director.KindConflict, opRoots, "the last change of the root has not ended yet")
 	}
-	if c.state.Running, err = p.runningRoot(boot); err != nil {
+	if c.state.Running, err = p.roots().runningRoot(boot); err != nil {
 		return err
 	}
 	c.state.Change = rootdisk.Change{
@@ -77,7 +77,7 @@ func (p Place) Abandon(ctx context.Context) error {
 	}
 	s.Change.Stage, s.Change.Ended = rootdisk.Failed, time.Now().UTC()
 	s.Change.Reason, s.Change.Hint = "it was interrupted; nothing has changed", "begin it again"
-	return errors.Join(p.saveRoots(s), resume(ctx))
+	return errors.Join(p.roots().saveRoots(s), resume(ctx))
 }
 
 // resume has the director work again, and be one that may have the address of its group. Without a group, keepalived
@@ -98,7 +98,7 @@ type change struct {
 	told    string // the loader's partition, once the loader may have been told to start the other root
 }
 
-func (c *change) save() error { return c.saveRoots(c.state) }
+func (c *change) save() error { return c.roots().saveRoots(c.state) }
 
 func (c *change) stage(s rootdisk.Stage) error {
 	c.state.Change.Stage = s
@@ -155,7 +155,7 @@ func (c *change) takeKept() error {
 	if kept.Schema >= from.Schema {
 		return nil // it knows the database as it is
 	}
-	server, err := c.onServer()
+	server, err := c.roots().onServer()
 	if err != nil {
 		return err
 	}
@@ -164,7 +164,7 @@ func (c *change) takeKept() error {
 			director.KindConflict, opRoots, "version %s does not know the database, which is on a server", kept.Version,
 		).WithHint("restore the database from a backup of before the upgrade, and replace the root disk")
 	}
-	s, err := c.saved(kept.Slot)
+	s, err := c.roots().saved(kept.Slot)
 	if err == nil && s.Root != kept.Root {
 		err = director.Errorf(director.KindConflict, opRoots, "the saved data is of version %s", s.Version)
 	}
@@ -193,7 +193,7 @@ func (c *change) write(inbox *os.Root, parts map[int]string) error {
 	if info, err := f.Stat(); err != nil || !info.Mode().IsRegular() {
 		return director.Errorf(director.KindInvalid, opRoots, "the upgrade is no file")
 	}
-	keys, err := c.trusted()
+	keys, err := c.roots().trusted()
 	if err != nil {
 		return err
 	}
@@ -206,7 +206,7 @@ func (c *change) write(inbox *os.Root, parts map[int]string) error {
 	if err := rootdisk.Newer(ch.From.Root, ch.To.Root); err != nil {
 		return err
 	}
-	server, err := c.onServer()
+	server, err := c.roots().onServer()
 	if err != nil {
 		return err
 	}
@@ -217,7 +217,7 @@ func (c *change) write(inbox *os.Root, parts map[int]string) error {
 			ch.To.Version,
 		).WithHint("back the database up, and replace the root disk: see the page on the appliance")
 	}
-	if err := c.roomFor(); err != nil { // before anything is written
+	if err := c.roots().roomFor(); err != nil { // before anything is written
 		return err
 	}
 	c.state.Kept = nil
@@ -232,7 +232,7 @@ func (c *change) write(inbox *os.Root, parts map[int]string) error {
 }
 
 // trusted returns the keys that may sign upgrades: those of the administrator's own settings, which only root writes.
-func (p Place) trusted() (signature.Keyring, error) {
+func (p rootDisks) trusted() (signature.Keyring, error) {
 	settings, err := p.ownSettings()
 	if err != nil {
 		return nil, err
@@ -347,7 +347,7 @@ func (c *change) restart(parts map[int]string) error {
 	if _, err := command(c.ctx, nil, "systemctl", "stop", "keepalived"); err != nil {
 		return err
 	}
-	if err := c.drain(c.ctx, time.Duration(c.request.Drain)*time.Second); err != nil {
+	if err := c.roots().drain(c.ctx, time.Duration(c.request.Drain)*time.Second); err != nil {
 		return err
 	}
 	if _, err := command(c.ctx, nil, "systemctl", "stop", "director"); err != nil {
@@ -356,7 +356,7 @@ func (c *change) restart(parts map[int]string) error {
 	if err := c.stage(rootdisk.Saving); err != nil {
 		return err
 	}
-	if err := c.Place.save(c.state.Change.From, time.Now()); err != nil {
+	if err := c.Place.roots().save(c.state.Change.From, time.Now()); err != nil {
 		return err
 	}
 	if err := c.stage(rootdisk.Trying); err != nil {

@@ -48,7 +48,7 @@ func (p Place) MountData(ctx context.Context) error {
 	}
 	boot, err := booted()
 	if err == nil {
-		err = p.settle(boot, time.Now())
+		err = p.roots().settle(boot, time.Now())
 	}
 	if err != nil {
 		return errors.Join(err, unix.Unmount(p.Data, 0))

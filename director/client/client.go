@@ -40,6 +40,8 @@ type Client struct {
 	documentCalls
 	clusterCalls
 	planCalls
+	campaignCalls
+	receiverCalls
 	imageCalls
 	providerCalls
 	userCalls
@@ -57,6 +59,12 @@ type clusterCalls struct{ *connection }
 
 // planCalls make plans, move them on and follow them.
 type planCalls struct{ *connection }
+
+// campaignCalls bring one change to many clusters.
+type campaignCalls struct{ *connection }
+
+// receiverCalls ask about hooks and notifications: who receives what, and the keys of their requests.
+type receiverCalls struct{ *connection }
 
 // imageCalls bring images to the director.
 type imageCalls struct{ *connection }
@@ -104,6 +112,8 @@ func New(c Config) (*Client, error) {
 		documentCalls{conn},
 		clusterCalls{conn},
 		planCalls{conn},
+		campaignCalls{conn},
+		receiverCalls{conn},
 		imageCalls{conn},
 		providerCalls{conn},
 		userCalls{conn},

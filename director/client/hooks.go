@@ -11,28 +11,28 @@ import (
 )
 
 // Hooks lists the hooks.
-func (c *planCalls) Hooks(ctx context.Context) (wire.Hooks, error) {
+func (c receiverCalls) Hooks(ctx context.Context) (wire.Hooks, error) {
 	var v wire.Hooks
 	err := c.call(ctx, request{method: http.MethodGet, path: "/hooks"}, &v)
 	return v, err
 }
 
 // TestHook sends a test event, once. The problem in the answer says why it was not received.
-func (c *planCalls) TestHook(ctx context.Context, name string) (wire.HookDelivery, error) {
+func (c receiverCalls) TestHook(ctx context.Context, name string) (wire.HookDelivery, error) {
 	var v wire.HookDelivery
 	err := c.call(ctx, request{method: http.MethodPost, path: "/hooks/" + url.PathEscape(name) + "/test"}, &v)
 	return v, err
 }
 
 // HookKeys returns the public keys that verify the requests of the hook.
-func (c *planCalls) HookKeys(ctx context.Context, name string) (wire.HookKeys, error) {
+func (c receiverCalls) HookKeys(ctx context.Context, name string) (wire.HookKeys, error) {
 	var v wire.HookKeys
 	err := c.call(ctx, request{method: http.MethodGet, path: "/hooks/" + url.PathEscape(name) + "/keys"}, &v)
 	return v, err
 }
 
 // HookSecret is HookKeys with what receivers of hmac verify with.
-func (c *planCalls) HookSecret(ctx context.Context, name string, password director.Secret) (wire.HookKeys, error) {
+func (c receiverCalls) HookSecret(ctx context.Context, name string, password director.Secret) (wire.HookKeys, error) {
 	var v wire.HookKeys
 	err := c.call(ctx, request{
 		method: http.MethodPost, path: "/hooks/" + url.PathEscape(name) + "/secret",
@@ -42,14 +42,14 @@ func (c *planCalls) HookSecret(ctx context.Context, name string, password direct
 }
 
 // RotateHookKey makes another key for the hook.
-func (c *planCalls) RotateHookKey(ctx context.Context, name string) (wire.HookKeys, error) {
+func (c receiverCalls) RotateHookKey(ctx context.Context, name string) (wire.HookKeys, error) {
 	var v wire.HookKeys
 	err := c.call(ctx, request{method: http.MethodPost, path: "/hooks/" + url.PathEscape(name) + "/rotate-key"}, &v)
 	return v, err
 }
 
 // HookDeliveries lists deliveries, the newest first; what is empty does not narrow them.
-func (c *planCalls) HookDeliveries(
+func (c receiverCalls) HookDeliveries(
 	ctx context.Context, hook, plan string, waiting bool, limit int,
 ) (wire.HookDeliveries, error) {
 	q := url.Values{}
@@ -70,7 +70,7 @@ func (c *planCalls) HookDeliveries(
 }
 
 // ReplayHookDelivery has an event sent again under its id.
-func (c *planCalls) ReplayHookDelivery(ctx context.Context, id string) (wire.HookDelivery, error) {
+func (c receiverCalls) ReplayHookDelivery(ctx context.Context, id string) (wire.HookDelivery, error) {
 	var v wire.HookDelivery
 	err := c.call(ctx, request{
 		method: http.MethodPost, path: "/hook-deliveries/" + url.PathEscape(id) + "/replay",
@@ -79,7 +79,9 @@ func (c *planCalls) ReplayHookDelivery(ctx context.Context, id string) (wire.Hoo
 }
 
 // AnswerHookDelivery answers what a plan asks.
-func (c *planCalls) AnswerHookDelivery(ctx context.Context, id string, a wire.HookAnswer) (wire.HookDelivery, error) {
+func (c receiverCalls) AnswerHookDelivery(
+	ctx context.Context, id string, a wire.HookAnswer,
+) (wire.HookDelivery, error) {
 	var v wire.HookDelivery
 	err := c.call(ctx, request{
 		method: http.MethodPost, path: "/hook-deliveries/" + url.PathEscape(id) + "/answer", body: a,

@@ -11,21 +11,21 @@ import (
 )
 
 // Notifications lists who is told what.
-func (c *planCalls) Notifications(ctx context.Context) (wire.Notifications, error) {
+func (c receiverCalls) Notifications(ctx context.Context) (wire.Notifications, error) {
 	var v wire.Notifications
 	err := c.call(ctx, request{method: http.MethodGet, path: "/notifications"}, &v)
 	return v, err
 }
 
 // TestNotification sends a test, once. The problem in the answer says why it was not received.
-func (c *planCalls) TestNotification(ctx context.Context, name string) (wire.NotificationMessage, error) {
+func (c receiverCalls) TestNotification(ctx context.Context, name string) (wire.NotificationMessage, error) {
 	var v wire.NotificationMessage
 	err := c.call(ctx, request{method: http.MethodPost, path: ofNotification(name) + "/test"}, &v)
 	return v, err
 }
 
 // NotificationMessages lists messages of the notification, or of all if the name is empty, the newest first.
-func (c *planCalls) NotificationMessages(
+func (c receiverCalls) NotificationMessages(
 	ctx context.Context, name string, limit int,
 ) (wire.NotificationMessages, error) {
 	q := url.Values{"limit": {strconv.Itoa(limit)}}
@@ -38,14 +38,14 @@ func (c *planCalls) NotificationMessages(
 }
 
 // NotificationKeys returns the public keys that verify the requests of the notification.
-func (c *planCalls) NotificationKeys(ctx context.Context, name string) (wire.HookKeys, error) {
+func (c receiverCalls) NotificationKeys(ctx context.Context, name string) (wire.HookKeys, error) {
 	var v wire.HookKeys
 	err := c.call(ctx, request{method: http.MethodGet, path: ofNotification(name) + "/keys"}, &v)
 	return v, err
 }
 
 // NotificationSecret is NotificationKeys with what receivers of hmac verify with.
-func (c *planCalls) NotificationSecret(
+func (c receiverCalls) NotificationSecret(
 	ctx context.Context, name string, password director.Secret,
 ) (wire.HookKeys, error) {
 	var v wire.HookKeys
@@ -57,7 +57,7 @@ func (c *planCalls) NotificationSecret(
 }
 
 // RotateNotificationKey makes another key for the notification.
-func (c *planCalls) RotateNotificationKey(ctx context.Context, name string) (wire.HookKeys, error) {
+func (c receiverCalls) RotateNotificationKey(ctx context.Context, name string) (wire.HookKeys, error) {
 	var v wire.HookKeys
 	err := c.call(ctx, request{method: http.MethodPost, path: ofNotification(name) + "/rotate-key"}, &v)
 	return v, err

@@ -191,7 +191,7 @@ func readSmall(path string, most int64) ([]byte, error) {
 }
 
 // openACME opens what gets the certificate of the configuration, if there is to be one. It asks no server.
-func (d *Daemon) openACME() (err error) {
+func (d background) openACME() (err error) {
 	a := d.cfg.ACME
 	if a.Directory == "" {
 		return nil
@@ -214,7 +214,7 @@ func (d *Daemon) openACME() (err error) {
 }
 
 // startACME gets the certificate, and renews it, from now on. The API listens already.
-func (d *Daemon) startACME(ctx context.Context) error {
+func (d background) startACME(ctx context.Context) error {
 	if d.acme == nil {
 		return nil
 	}
@@ -238,7 +238,7 @@ func (d *Daemon) startACME(ctx context.Context) error {
 }
 
 // listenHTTP answers the ACME server without TLS, and leads browsers to the pages.
-func (d *Daemon) listenHTTP(ctx context.Context) error {
+func (d background) listenHTTP(ctx context.Context) error {
 	if d.cfg.ACME.HTTPListen == "" {
 		return nil
 	}

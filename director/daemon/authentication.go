@@ -14,8 +14,9 @@ import (
 
 func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Writer) (*auth.Service, error) {
 	service, err := auth.New(db, auth.Config{
-		TokenTTL: time.Duration(d.cfg.TokenLife), Idle: time.Duration(d.cfg.SessionIdle), Changed: d.passwordChanged,
-		People: d.people,
+		TokenTTL: time.Duration(d.cfg.TokenLife), Idle: time.Duration(d.cfg.SessionIdle),
+		Changed: d.state().passwordChanged,
+		People:  d.people,
 	})
 	if err != nil {
 		return nil, err
@@ -34,7 +35,7 @@ func (d *Daemon) authentication(ctx context.Context, db *store.Store, out io.Wri
 	case initial != "":
 		_, _, err = service.EnsureAdmin(ctx, initial)
 	default:
-		err = d.ensureOneTime(ctx, service, out)
+		err = d.state().ensureOneTime(ctx, service, out)
 	}
 	return service, err
 }

@@ -73,21 +73,21 @@ func (d *Daemon) start(ctx context.Context, build Build, out io.Writer) error {
 
 // openState takes the state directory, the database and the key that its secrets are sealed with.
 func (b *boot) openState(ctx context.Context) error {
-	if err := b.lockState(ctx); err != nil {
+	if err := b.state().lockState(ctx); err != nil {
 		return err
 	}
 	var err error
-	if b.instance, b.host, err = b.instanceID(); err != nil {
+	if b.instance, b.host, err = b.state().instanceID(); err != nil {
 		return err
 	}
-	if b.db, err = b.openStore(ctx); err != nil {
+	if b.db, err = b.state().openStore(ctx); err != nil {
 		return err
 	}
 	b.onStop(func(context.Context) error { return b.db.Close() })
-	if err := b.markDatabase(ctx, b.db); err != nil {
+	if err := b.state().markDatabase(ctx, b.db); err != nil {
 		return err
 	}
-	if b.box, err = b.openSeal(ctx, b.db); err != nil {
+	if b.box, err = b.state().openSeal(ctx, b.db); err != nil {
 		return err
 	}
 	if err := os.RemoveAll(b.path("extracts")); err != nil { // of a director that was killed
@@ -95,7 +95,7 @@ func (b *boot) openState(ctx context.Context) error {
 	}
 	b.backups = b.backupService(b.db, b.box, b.build.Version)
 	b.saves = schedule.NewBackups(b.db, b.backups, b.path("backups"), time.Now)
-	return b.bindSeals(ctx, b.db, b.box, b.instance)
+	return b.state().bindSeals(ctx, b.db, b.box, b.instance)
 }
 
 // openDoors makes the director's own certificates, and starts the registry.
@@ -104,22 +104,22 @@ func (b *boot) openDoors(ctx context.Context) error {
 	if b.hands, err = b.openHands(b.db, b.box); err != nil {
 		return err
 	}
-	if b.server, err = b.openIdentity(ctx, b.db, b.box); err != nil {
+	if b.server, err = b.state().openIdentity(ctx, b.db, b.box); err != nil {
 		return err
 	}
-	if err := b.openACME(); err != nil {
+	if err := b.background().openACME(); err != nil {
 		return err
 	}
 	if b.push, err = b.startRegistry(ctx, b.db, b.box, b.server); err != nil {
 		return err
 	}
-	return errors.Join(b.reportMACs(ctx, b.db), b.db.IndexPlans(ctx))
+	return errors.Join(b.state().reportMACs(ctx, b.db), b.db.IndexPlans(ctx))
 }
 
 // makeEnvironment makes what steps of plans work with.
 func (b *boot) makeEnvironment(ctx context.Context) error {
 	b.metrics = b.Daemon.metrics(b.db, b.build)
-	if err := b.startIssuer(ctx, b.db, b.box); err != nil {
+	if err := b.background().startIssuer(ctx, b.db, b.box); err != nil {
 		return err
 	}
 	var err error
@@ -129,11 +129,11 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 	if b.env.Restored, err = recovery.Restored(b.cfg.StateDir); err != nil {
 		return err
 	}
-	b.discovery = b.makeDiscovery(b.db, b.box, b.env, b.instance)
+	b.discovery = b.background().makeDiscovery(b.db, b.box, b.env, b.instance)
 	b.env.Registrar = registrar(b.discovery)
 	b.outer = b.makeAuthorities(b.db, b.box)
 	b.env.Outer = b.outer
-	if b.logsOf, err = b.signRuns(b.instance); err != nil {
+	if b.logsOf, err = b.state().signRuns(b.instance); err != nil {
 		return err
 	}
 	b.peers, err = b.openPeers(b.db, b.box, b.server, b.instance)
@@ -187,7 +187,7 @@ func (b *boot) startEngine(ctx context.Context) error {
 		return err
 	}
 	b.onStop(b.engine.Stop)
-	return b.startHooks(ctx, b.db, b.box, b.engine, b.metrics, b.instance, b.build)
+	return b.background().startHooks(ctx, b.db, b.box, b.engine, b.metrics, b.instance, b.build)
 }
 
 // makeServices makes what the API offers of clusters and plans, and the service of documents.
@@ -196,7 +196,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if err := b.startSyslog(ctx, b.db, b.build); err != nil {
+	if err := b.background().startSyslog(ctx, b.db, b.build); err != nil {
 		return err
 	}
 	b.services = newServices(parts{
@@ -227,8 +227,8 @@ func (b *boot) makeServices(ctx context.Context) error {
 
 // startSchedules starts the schedules of documents, and what asks directories about people.
 func (b *boot) startSchedules(ctx context.Context) error {
-	b.scheduler = b.Daemon.scheduler(b.db)
-	if err := b.Daemon.startSchedules(ctx, b.db, b.scheduler); err != nil {
+	b.scheduler = b.Daemon.background().scheduler(b.db)
+	if err := b.Daemon.background().startSchedules(ctx, b.db, b.scheduler); err != nil {
 		return err
 	}
 	b.people = people.New(people.Config{
@@ -259,23 +259,23 @@ func (b *boot) startRounds(ctx context.Context) error {
 	b.every(ctx, observeEvery, "look at nodes", b.services.nodes.Observe)
 	keeper := access.Keeper{Store: b.db, Issuer: b.issuer, Plans: b.services.planning, Now: time.Now, Log: b.log}
 	b.every(ctx, keysEvery, "bring token keys to clusters", keeper.Keep)
-	if err := b.startCampaigns(ctx, b.db); err != nil {
+	if err := b.background().startCampaigns(ctx, b.db); err != nil {
 		return err
 	}
 	b.fencing = fence.New(b.db, b.env.Backends, b.db.DirectorID(), time.Now, b.log)
 	b.every(ctx, fenceEvery, "power off what was given up with lost hosts", b.fencing.Sweep)
-	b.startServing(ctx, b.db, b.env)
-	b.startDiscovery(ctx)
+	b.background().startServing(ctx, b.db, b.env)
+	b.background().startDiscovery(ctx)
 	b.every(ctx, followEvery, "follow the authority of the directors", b.services.own.Follow)
 	b.every(ctx, certificatesEvery, "look at certificates", b.services.inventory.Tick)
-	b.startNotifications(ctx, b.db, b.box, b.metrics, b.instance, b.build)
+	b.background().startNotifications(ctx, b.db, b.box, b.metrics, b.instance, b.build)
 	return nil
 }
 
 // serve lets people in.
 func (b *boot) serve(ctx context.Context) error {
 	users := identity.New(identity.Config{
-		Store: b.db, Passwords: b.passwords, Now: time.Now, Changed: b.passwordChanged,
+		Store: b.db, Passwords: b.passwords, Now: time.Now, Changed: b.state().passwordChanged,
 	})
 	if err := b.startRescue(ctx, users, b.scheduler.Wake); err != nil {
 		return err

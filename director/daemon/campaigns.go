@@ -59,7 +59,7 @@ func lookWith(p *planning.Service) func(context.Context, string, plan.Request) (
 }
 
 // startCampaigns begins to move campaigns on.
-func (d *Daemon) startCampaigns(ctx context.Context, db *store.Store) error {
+func (d background) startCampaigns(ctx context.Context, db *store.Store) error {
 	d.campaigns = campaigns.New(campaigns.Config{
 		Store: db, Planning: d.services.planning, Clusters: candidates{d.services.clusters}, Documents: d.docs,
 		Difference: planning.Difference, Changed: planning.Changed, May: mayNow(db),

@@ -430,7 +430,7 @@ func secretsOf(t *testing.T, c Config, d *Daemon) canaries {
 		t.Fatal(err)
 	}
 	defer func() { _ = db.Close() }()
-	box, err := d.openSeal(t.Context(), db)
+	box, err := d.state().openSeal(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,7 @@ func aliveIn(db *store.Store) func(context.Context) ([]string, error) {
 }
 
 // makeDiscovery returns what registers clusters in Consuls. Clusters that only pretend are not registered.
-func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env, instance string) *discovery.Service {
+func (d background) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env, instance string) *discovery.Service {
 	c := discovery.Config{
 		Store: consulStore{db}, Accounts: d.vault(db, box), Tokens: env, Director: db.DirectorID(),
 		URL:      d.cfg.publicURL(),
@@ -77,14 +77,14 @@ func (d *Daemon) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env, in
 }
 
 // startDiscovery keeps what is registered in Consuls true.
-func (d *Daemon) startDiscovery(ctx context.Context) {
+func (d background) startDiscovery(ctx context.Context) {
 	d.every(ctx, consulEvery, "compare Consuls with what is wanted there", d.discovery.Tick)
 	d.every(ctx, ownAgentEvery, "tell the director's agent of Consul what it runs with", d.discovery.KeepOwnAgent)
 }
 
 // readyAt returns where programs on this machine may ask whether the director is ready; an invalid address before its
 // API listens.
-func (d *Daemon) readyAt() netip.AddrPort {
+func (d background) readyAt() netip.AddrPort {
 	a := d.apiAddr.Load()
 	switch {
 	case a == nil:

@@ -372,7 +372,7 @@ func (d *Daemon) startAPI(
 	d.log.InfoContext(ctx, "the director is ready", "api", d.addr.String(), "registry", d.cfg.RegistryListen, "ca",
 		identity.CAFile(),
 		"fingerprint", client.Fingerprint(identity.Leaf()))
-	return d.startACME(ctx)
+	return d.background().startACME(ctx)
 }
 
 // newPlanID returns an id that sorts by time and can be typed: date, time and three random bytes.

@@ -22,6 +22,11 @@ const (
 	issuerEvery    = 5 * time.Minute // looks whether signing keys are due
 )
 
+// background starts what works by itself.
+type background struct{ *Daemon }
+
+func (d *Daemon) background() background { return background{d} }
+
 // every runs task once per period until the daemon stops, and waits for the last run. An error is logged, and the next
 // period tries again. Every director does so: tasks can be done twice. A
 // director that is held does nothing.

@@ -13,7 +13,7 @@ import (
 )
 
 // startHooks sends to hooks what plans tell and ask.
-func (d *Daemon) startHooks(
+func (d background) startHooks(
 	ctx context.Context, db *store.Store, box *seal.Box, eng *engine.Engine, m *metrics.Metrics, instance string,
 	build Build,
 ) error {
@@ -30,7 +30,7 @@ func (d *Daemon) startHooks(
 }
 
 // listeners returns where this director listens: for the API and for the registry.
-func (d *Daemon) listeners() []netip.AddrPort {
+func (d background) listeners() []netip.AddrPort {
 	var out []netip.AddrPort
 	for _, text := range []string{d.cfg.Listen, d.cfg.RegistryListen} {
 		if a, err := netip.ParseAddrPort(text); err == nil {

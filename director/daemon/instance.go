@@ -20,8 +20,13 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
+// stateOpener opens what a director keeps: its directory, its database, its seals and its identity.
+type stateOpener struct{ *Daemon }
+
+func (d *Daemon) state() stateOpener { return stateOpener{d} }
+
 // openStore opens the database of the configuration.
-func (d *Daemon) openStore(ctx context.Context) (*store.Store, error) {
+func (d stateOpener) openStore(ctx context.Context) (*store.Store, error) {
 	if d.cfg.Database == "" {
 		return store.Open(ctx, d.path("director.db"), d.log)
 	}
@@ -51,7 +56,7 @@ const metaKey = "sealing_key"
 
 // openSeal opens the sealing key and proves that it belongs to the database. A key is made only for a database that has
 // none.
-func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, error) {
+func (d stateOpener) openSeal(ctx context.Context, db *store.Store) (*seal.Box, error) {
 	path := d.path("sealing.key")
 	want, err := db.Meta(ctx, metaKey)
 	if err != nil {
@@ -87,7 +92,7 @@ func (d *Daemon) openSeal(ctx context.Context, db *store.Store) (*seal.Box, erro
 
 // openIdentity opens the director's TLS identity, or makes it. Directors that share a database have one authority:
 // nodes and users trust no other. One that others have changed meanwhile is taken before anything is served.
-func (d *Daemon) openIdentity(ctx context.Context, db *store.Store, box *seal.Box) (*pki.Server, error) {
+func (d stateOpener) openIdentity(ctx context.Context, db *store.Store, box *seal.Box) (*pki.Server, error) {
 	shared, known := d.cfg.Database != "", ""
 	const hint = "copy tls/ca.crt and tls/ca.key from the state directory of a director that uses this database. To " +
 		"change the authority of all of them, " +
@@ -165,7 +170,7 @@ func localAddress(other netip.Addr) (netip.Addr, bool) {
 
 // instanceID returns the id of the state directory, which is made at the first start. A copy of the directory on
 // another machine gets an id of its own: two directors with one id would take each other for dead.
-func (d *Daemon) instanceID() (id, host string, err error) {
+func (d stateOpener) instanceID() (id, host string, err error) {
 	if host, err = os.Hostname(); err != nil {
 		return "", "", director.Errorf(director.KindInternal, "daemon.instance", "the machine has no name: %w", err).
 			WithHint("set one with hostnamectl")
@@ -195,7 +200,7 @@ func (d *Daemon) instanceID() (id, host string, err error) {
 
 // signRuns writes this director's name next to the run logs and returns the other names there: directors on one
 // database may share the directory. It returns nil for a single director.
-func (d *Daemon) signRuns(instance string) (logsOf func(instance string) bool, err error) {
+func (d stateOpener) signRuns(instance string) (logsOf func(instance string) bool, err error) {
 	if d.cfg.Database == "" {
 		return nil, nil
 	}

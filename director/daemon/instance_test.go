@@ -115,17 +115,17 @@ func TestDatabasesOfSimulationsAndRealityKeepApart(t *testing.T) {
 func TestInstanceID(t *testing.T) {
 	t.Parallel()
 	d := &Daemon{cfg: Config{StateDir: t.TempDir()}}
-	first, host, err := d.instanceID()
+	first, host, err := d.state().instanceID()
 	if err != nil || first == "" || host == "" {
 		t.Fatal(first, host, err)
 	}
-	if again, _, err := d.instanceID(); err != nil || again != first {
+	if again, _, err := d.state().instanceID(); err != nil || again != first {
 		t.Errorf("%q became %q, %v", first, again, err)
 	}
 	// A copy elsewhere is another instance.
 	moved := &Daemon{cfg: Config{StateDir: t.TempDir()}}
 	copyFile(t, d.path("instance"), moved.path("instance"))
-	if id, _, err := moved.instanceID(); err != nil || id == first {
+	if id, _, err := moved.state().instanceID(); err != nil || id == first {
 		t.Errorf("a copy has the id %q of its original, %v", id, err)
 	}
 }

@@ -10,7 +10,7 @@ import (
 )
 
 // startIssuer makes the keys that sign tokens for clusters, and keeps rotating them.
-func (d *Daemon) startIssuer(ctx context.Context, db *store.Store, box *seal.Box) error {
+func (d background) startIssuer(ctx context.Context, db *store.Store, box *seal.Box) error {
 	d.issuer = issuer.New(issuer.Config{Store: db, Sealer: box, URL: d.cfg.publicURL(), Now: time.Now})
 	if err := d.issuer.Tick(ctx); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 )
 
 // lockState makes the state directory ours: two directors on one directory would run everything twice.
-func (d *Daemon) lockState(ctx context.Context) error {
+func (d stateOpener) lockState(ctx context.Context) error {
 	if err := os.MkdirAll(d.cfg.StateDir, 0o700); err != nil {
 		return director.Errorf(director.KindInternal, "daemon.state", "the state directory cannot be made: %w", err)
 	}
@@ -34,7 +34,7 @@ func (d *Daemon) lockState(ctx context.Context) error {
 
 // flock takes the lock, and waits a little for it: a director that was killed while it started a process leaves the
 // lock to that process until it has become the other program.
-func (d *Daemon) flock(ctx context.Context, f *os.File) error {
+func (d stateOpener) flock(ctx context.Context, f *os.File) error {
 	const patience, pause = 2 * time.Second, 20 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

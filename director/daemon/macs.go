@@ -8,7 +8,7 @@ import (
 
 // reportMACs warns of machines that share a MAC address since before the ledger refused it. They keep it: the address
 // of a VM never changes.
-func (d *Daemon) reportMACs(ctx context.Context, db *store.Store) error {
+func (d stateOpener) reportMACs(ctx context.Context, db *store.Store) error {
 	shared, err := db.SharedMACs(ctx)
 	if err != nil {
 		return err

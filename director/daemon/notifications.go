@@ -20,7 +20,7 @@ import (
 const notifyEvery = 5 * time.Second
 
 // startNotifications tells people what waits for them and what went wrong.
-func (d *Daemon) startNotifications(
+func (d background) startNotifications(
 	ctx context.Context, db *store.Store, box *seal.Box, m *metrics.Metrics, instance string, build Build,
 ) {
 	d.notifications = notifications.New(notifications.Config{

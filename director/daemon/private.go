@@ -24,7 +24,7 @@ const others = 0o077
 
 // closeState takes from everybody but the director's own user what the state directory and all in it permit to them.
 // Someone else's directory is refused: its owner could read what is written into it.
-func (d *Daemon) closeState(ctx context.Context) error {
+func (d stateOpener) closeState(ctx context.Context) error {
 	if err := ownDirectory("the state directory", d.cfg.StateDir); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func ignoreGone(err error) error {
 
 // ensureOneTime has the first password of admin in its file as long as it must be changed. The password is nowhere
 // else: neither on the terminal nor in the journal of the service.
-func (d *Daemon) ensureOneTime(ctx context.Context, service *auth.Service, out io.Writer) error {
+func (d stateOpener) ensureOneTime(ctx context.Context, service *auth.Service, out io.Writer) error {
 	path := d.path(oneTimeFile)
 	pending, err := service.EnsureOneTime(ctx, func(password director.Secret, expires time.Time) error {
 		if err := whole.Write(path, []byte(password.Reveal()+"\n"), 0o600); err != nil {
@@ -101,13 +101,13 @@ func (d *Daemon) ensureOneTime(ctx context.Context, service *auth.Service, out i
 }
 
 // passwordChanged removes the file with the first password as soon as it is not the password of admin any more.
-func (d *Daemon) passwordChanged(user string) {
+func (d stateOpener) passwordChanged(user string) {
 	if user == auth.AdminName {
 		d.forgetOneTime(context.Background())
 	}
 }
 
-func (d *Daemon) forgetOneTime(ctx context.Context) {
+func (d stateOpener) forgetOneTime(ctx context.Context) {
 	if err := ignoreGone(os.Remove(d.path(oneTimeFile))); err != nil {
 		d.log.WarnContext(
 			ctx, "the file with the first password cannot be removed; the password in it is no longer good", "err", err,

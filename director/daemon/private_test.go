@@ -113,7 +113,7 @@ func TestTheStateDirectoryIsClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.closeState(t.Context()); err != nil {
+	if err := d.state().closeState(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	err = filepath.WalkDir(c.StateDir, func(path string, e fs.DirEntry, err error) error {

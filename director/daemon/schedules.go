@@ -25,7 +25,7 @@ func defaultSchedules() []model.Document {
 }
 
 // scheduler returns the scheduler with every job that this director knows.
-func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
+func (d background) scheduler(db *store.Store) *schedule.Scheduler {
 	return schedule.New(schedule.Config{Store: db, Log: d.log, Held: d.held.Load, Jobs: []schedule.Job{
 		schedule.PruneJob(
 			db, d.path("runs"), schedule.Programs{Dir: d.path("artifacts"), Used: d.services.planning.UsedPrograms},
@@ -41,7 +41,7 @@ func (d *Daemon) scheduler(db *store.Store) *schedule.Scheduler {
 }
 
 // startSchedules makes the schedules of a new director, and begins to run what is due.
-func (d *Daemon) startSchedules(ctx context.Context, db *store.Store, s *schedule.Scheduler) error {
+func (d background) startSchedules(ctx context.Context, db *store.Store, s *schedule.Scheduler) error {
 	err := db.Once(ctx, "default schedules", func(tx *store.Tx) error {
 		docs, err := tx.Documents()
 		if err != nil {

@@ -31,7 +31,7 @@ const sealsEvery = time.Minute
 // bindSeals binds what an older director has sealed to its rows. From then on rows without a binding are refused. While
 // an older director shares the database and seals without a binding, such rows are accepted, and a task waits until it
 // is gone.
-func (d *Daemon) bindSeals(ctx context.Context, db *store.Store, box *seal.Box, instance string) error {
+func (d stateOpener) bindSeals(ctx context.Context, db *store.Store, box *seal.Box, instance string) error {
 	s := seals{db: db, box: box, instance: instance, mark: d.path(seal.BoundFile), warn: d.log.WarnContext}
 	done, err := s.bind(ctx)
 	if err != nil || done {

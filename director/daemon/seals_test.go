@@ -34,17 +34,17 @@ type vault struct {
 func openVault(t *testing.T, c Config) vault {
 	t.Helper()
 	d := &Daemon{cfg: c, log: slog.New(slog.DiscardHandler)}
-	db, err := d.openStore(t.Context())
+	db, err := d.state().openStore(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = db.Close() })
-	box, err := d.openSeal(t.Context(), db)
+	box, err := d.state().openSeal(t.Context(), db)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = d.Stop(context.WithoutCancel(t.Context())) })
-	if err := d.bindSeals(t.Context(), db, box, "i1"); err != nil {
+	if err := d.state().bindSeals(t.Context(), db, box, "i1"); err != nil {
 		t.Fatal(err)
 	}
 	return vault{t, d, db, box, steps.Env{Director: db.DirectorID(), Secrets: db, Sealer: box}}

@@ -19,7 +19,7 @@ const (
 )
 
 // startServing approves the certificates that kubelets serve with.
-func (d *Daemon) startServing(ctx context.Context, db *store.Store, env steps.Env) {
+func (d background) startServing(ctx context.Context, db *store.Store, env steps.Env) {
 	if env.Connect != nil {
 		return // clusters that only pretend have no kubelets
 	}

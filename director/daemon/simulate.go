@@ -171,7 +171,7 @@ func (n simulatedNodes) Script(ctx context.Context, m director.Machine, hostKey,
 
 // markState keeps simulations and real directors off each other's state: a real director must never trust a simulated
 // ledger, and a simulation must never run plans of real clusters.
-func (d *Daemon) markState() error {
+func (d stateOpener) markState() error {
 	exists := func(name string) bool {
 		_, err := os.Stat(d.path(name))
 		return !errors.Is(err, os.ErrNotExist)
@@ -210,7 +210,7 @@ func (d *Daemon) markState() error {
 }
 
 // markDatabase is markState for a database that directors share.
-func (d *Daemon) markDatabase(ctx context.Context, db *store.Store) error {
+func (d stateOpener) markDatabase(ctx context.Context, db *store.Store) error {
 	if d.cfg.Database == "" {
 		return nil
 	}

@@ -105,7 +105,7 @@ func (c AuditSyslog) tls() (*tls.Config, error) {
 }
 
 // startSyslog sends the audit trail to the log server, if there is one.
-func (d *Daemon) startSyslog(ctx context.Context, db *store.Store, build Build) error {
+func (d background) startSyslog(ctx context.Context, db *store.Store, build Build) error {
 	c := d.cfg.AuditSyslog
 	if c.Address == "" {
 		return nil

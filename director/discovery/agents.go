@@ -21,6 +21,11 @@ const agentRules = `node_prefix "" { policy = "read" }
 service_prefix "" { policy = "read" }
 `
 
+// agentTokens keep the tokens of the agents on nodes.
+type agentTokens struct{ *Service }
+
+func (s *Service) agents() agentTokens { return agentTokens{s} }
+
 // GossipKey returns the gossip key of the Consul, or "" if its document names none.
 func (s *Service) GossipKey(ctx context.Context, consul string) (director.Secret, error) {
 	doc, err := s.consul(ctx, consul)
@@ -45,14 +50,14 @@ func (s *Service) KeepAgents(ctx context.Context, consul, uid string) (director.
 	if doc.Consul.Credentials == "" {
 		return director.TokenNone, nil
 	}
-	c, err := s.cluster(ctx, uid)
+	c, err := s.agents().cluster(ctx, uid)
 	if err != nil || !c.agentsIn(consul) {
 		return "", err
 	}
 	list, err := h.allPolicies(ctx)
 	var revoked []string
 	if err == nil {
-		revoked, err = s.keepAgents(ctx, h, doc, c, list)
+		revoked, err = s.agents().keepAgents(ctx, h, doc, c, list)
 	}
 	if aclsOff(err) {
 		return director.TokenNone, nil
@@ -91,7 +96,7 @@ func (s *Service) EndAgents(ctx context.Context, consul, uid string) error {
 }
 
 // cluster returns the cluster as it is now; a zero one if it is gone.
-func (s *Service) cluster(ctx context.Context, uid string) (Cluster, error) {
+func (s agentTokens) cluster(ctx context.Context, uid string) (Cluster, error) {
 	world, err := s.world(ctx)
 	for _, c := range world.manned() {
 		if c.UID == uid {
@@ -147,7 +152,7 @@ func (c Cluster) surplus(list []*api.ACLTokenListEntry) []*api.ACLTokenListEntry
 // keepAgents brings the tokens of a cluster's agents to Consul and ends others, and policies of the list that none is
 // to have. It returns the nodes whose tokens were revoked. The policy names the tokens that it was made for: one that
 // it names, and that is not there, was revoked.
-func (s *Service) keepAgents(
+func (s agentTokens) keepAgents(
 	ctx context.Context, h host, doc model.Stored, c Cluster, policies []*api.ACLPolicyListEntry,
 ) ([]string, error) {
 	write := (&api.WriteOptions{}).WithContext(ctx)
@@ -205,7 +210,7 @@ func (s *Service) keepAgents(
 }
 
 // agentPolicy returns the policy of the agents of a cluster, which it makes if there is none.
-func (s *Service) agentPolicy(ctx context.Context, h host, uid string) (*api.ACLPolicy, error) {
+func (s agentTokens) agentPolicy(ctx context.Context, h host, uid string) (*api.ACLPolicy, error) {
 	p, err := h.policy(ctx, s.Director, agentPrefix+uid)
 	if err != nil || p != nil {
 		return p, err
@@ -235,7 +240,7 @@ func (h host) makeAgent(
 
 // endSurplus ends the tokens of the list that are not those of the cluster's agents. It asks again before: a plan may
 // have made tokens for new machines since.
-func (s *Service) endSurplus(ctx context.Context, h host, c Cluster, list []*api.ACLTokenListEntry) error {
+func (s agentTokens) endSurplus(ctx context.Context, h host, c Cluster, list []*api.ACLTokenListEntry) error {
 	gone := c.surplus(list)
 	if len(gone) == 0 {
 		return nil
@@ -257,7 +262,7 @@ func short(accessor string) string { return accessor[:min(len(accessor), 13)] }
 
 // repairAgents brings the tokens of agents to a Consul that was away, or has lost them, ends those of machines and
 // clusters that are gone, and removes the nodes of machines that are gone.
-func (s *Service) repairAgents(ctx context.Context, h host, doc model.Stored, w World, nodes []CatalogNode) error {
+func (s agentTokens) repairAgents(ctx context.Context, h host, doc model.Stored, w World, nodes []CatalogNode) error {
 	name := doc.Metadata.Name
 	if err := s.removeAgents(ctx, h, name, w, nodes); err != nil || doc.Consul.Credentials == "" {
 		return err
@@ -290,7 +295,7 @@ func (s *Service) repairAgents(ctx context.Context, h host, doc model.Stored, w 
 
 // endForeign ends the policies of the list, and the tokens of those of agents, that are of clusters without agents of
 // the Consul.
-func (s *Service) endForeign(ctx context.Context, h host, consul string, list []*api.ACLPolicyListEntry) error {
+func (s agentTokens) endForeign(ctx context.Context, h host, consul string, list []*api.ACLPolicyListEntry) error {
 	for _, p := range list {
 		uid, ours := strings.CutPrefix(p.Name, agentPrefix)
 		if !ours {
@@ -316,7 +321,7 @@ func (s *Service) endForeign(ctx context.Context, h host, consul string, list []
 
 // removeAgents removes the nodes of machines that are gone, once other members see that their agents are. Before that,
 // Consul would register them again.
-func (s *Service) removeAgents(ctx context.Context, h host, consul string, w World, nodes []CatalogNode) error {
+func (s agentTokens) removeAgents(ctx context.Context, h host, consul string, w World, nodes []CatalogNode) error {
 	left := func(w World, nodes []CatalogNode) []CatalogNode {
 		return slices.DeleteFunc(slices.Clone(nodes), func(n CatalogNode) bool {
 			return n.Alive || n.Name != Node(n.Meta[MetaNode]) || w.hasAgent(consul, n)

@@ -89,7 +89,7 @@ func (s *Service) Test(ctx context.Context, name string) ([]Finding, error) {
 		if clusters := world.named(name); len(clusters) > 0 {
 			t.names(ctx, well[0], clusters)
 		}
-		s.testOwnAgent(ctx, t, well[0])
+		s.own().testOwnAgent(ctx, t, well[0])
 	}
 	return t.found, ctx.Err()
 }

@@ -136,6 +136,6 @@ func (s *Service) world(ctx context.Context) (World, error) {
 		}
 		w.Clusters = append(w.Clusters, c)
 	}
-	w.Directors, err = s.directors(ctx)
+	w.Directors, err = s.own().directors(ctx)
 	return w, err
 }

@@ -32,12 +32,17 @@ type OwnAgent struct {
 // fetchLimit bounds a fetch of the program.
 const fetchLimit = 10 * time.Minute
 
+// ownAgents keep what Consul knows of the agents next to directors.
+type ownAgents struct{ *Service }
+
+func (s *Service) own() ownAgents { return ownAgents{s} }
+
 // ownAgentName is the machine's name of the director with that instance, as agents' nodes have one.
 func ownAgentName(instance string) string { return "director-" + instance }
 
 // directors returns the directors that have agents, as a cluster of their own, whose uid is the id that they share. It
 // returns nil for none.
-func (s *Service) directors(ctx context.Context) (*Cluster, error) {
+func (s ownAgents) directors(ctx context.Context) (*Cluster, error) {
 	agents, known, err := s.Tokens.ConsulAgents(ctx, s.Director)
 	if err != nil || !known {
 		return nil, err
@@ -64,7 +69,7 @@ func (s *Service) KeepOwnAgent(ctx context.Context) error {
 	if s.OwnAgent.Dir == nil || s.Connect == nil {
 		return nil
 	}
-	err := s.keepOwnAgent(ctx)
+	err := s.own().keepOwnAgent(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	again := err != nil && s.ownProblem != nil && director.MessageOf(err) == director.MessageOf(s.ownProblem)
@@ -74,7 +79,7 @@ func (s *Service) KeepOwnAgent(ctx context.Context) error {
 	return err
 }
 
-func (s *Service) keepOwnAgent(ctx context.Context) error {
+func (s ownAgents) keepOwnAgent(ctx context.Context) error {
 	docs, err := s.Store.Documents(ctx, model.KindConsul)
 	if err != nil {
 		return err
@@ -95,7 +100,7 @@ func (s *Service) keepOwnAgent(ctx context.Context) error {
 }
 
 // tellOwnAgent has a token for the agent, and writes what it is told.
-func (s *Service) tellOwnAgent(ctx context.Context, doc model.Stored, have director.ConsulAgents) error {
+func (s ownAgents) tellOwnAgent(ctx context.Context, doc model.Stored, have director.ConsulAgents) error {
 	ready := s.OwnAgent.Ready()
 	if !ready.IsValid() {
 		return nil
@@ -148,7 +153,7 @@ func (s *Service) tellOwnAgent(ctx context.Context, doc model.Stored, have direc
 // ownToken returns the token of the agent next to this director, which it makes if there is none; "" for a Consul
 // without ACLs. It also forgets those of directors that are gone. Directors that do so at the same time may lose what
 // another one has written: that one makes another token, and the lost one ends as any that no agent has.
-func (s *Service) ownToken(
+func (s ownAgents) ownToken(
 	ctx context.Context, doc model.Stored, have director.ConsulAgents,
 ) (director.Secret, error) {
 	alive, err := s.OwnAgent.Instances(ctx)
@@ -182,7 +187,7 @@ func (s *Service) ownToken(
 }
 
 // known tells whether the Consul has the node of a director that gives no signs of life; also if it cannot be asked.
-func (s *Service) known(ctx context.Context, doc model.Stored, name string) bool {
+func (s ownAgents) known(ctx context.Context, doc model.Stored, name string) bool {
 	c, err := s.client(ctx, doc)
 	if err != nil {
 		return true
@@ -245,7 +250,7 @@ func (h host) watchSelf(ctx context.Context, s *Service, consul string, w *World
 }
 
 // testOwnAgent looks for the agent next to this director, if the document asks for one.
-func (s *Service) testOwnAgent(ctx context.Context, t *tester, h host) {
+func (s ownAgents) testOwnAgent(ctx context.Context, t *tester, h host) {
 	if !t.doc.Consul.Agents.Director {
 		return
 	}

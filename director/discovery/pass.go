@@ -164,7 +164,7 @@ func (s *Service) repair(ctx context.Context, doc model.Stored, state *director.
 		return err
 	}
 	state.Removed = len(c.gone) + c.handed
-	return errors.Join(s.repairTokens(ctx, h, doc, p.world), s.repairAgents(ctx, h, doc, p.world, p.agents))
+	return errors.Join(s.repairTokens(ctx, h, doc, p.world), s.agents().repairAgents(ctx, h, doc, p.world, p.agents))
 }
 
 // Sync compares the Consul at once, and returns how it went. confirm is the id of removals that are held, if they

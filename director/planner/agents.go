@@ -43,7 +43,7 @@ func (w World) agents() *step.Agents {
 
 // agentTokens has tokens for the agents on all nodes of the plan, once in the plan, and returns the step. It returns ""
 // for a cluster without agents.
-func (d *draft) agentTokens() string {
+func (d consulDraft) agentTokens() string {
 	if d.w.agents() == nil {
 		return ""
 	}
@@ -59,7 +59,7 @@ func (d *draft) agentTokens() string {
 
 // bringAgents brings the agents on the nodes of a cluster that runs to the document, and returns the last steps. Nodes
 // that the plan prepares have theirs by then.
-func (d *draft) bringAgents(how discovering, needs []string) []string {
+func (d consulDraft) bringAgents(how discovering, needs []string) []string {
 	if d.w.Installed == nil {
 		return needs
 	}
@@ -103,7 +103,7 @@ func (d *draft) bringAgents(how discovering, needs []string) []string {
 }
 
 // registerServices brings the agents on nodes of the pools other services.
-func (d *draft) registerServices(pools []string, needs []string) []string {
+func (d consulDraft) registerServices(pools []string, needs []string) []string {
 	return d.playAgents(playbook{
 		name: "consul_agents", subject: d.Cluster,
 		title: "Have the agents of Consul register the services of the nodes",
@@ -140,7 +140,7 @@ func sameServices(a, b []model.VMService) bool {
 
 // playAgents runs the playbook on the members that stay as they are, of all pools or of some. A machine that is off
 // must not stop the others.
-func (d *draft) playAgents(p playbook, dead string, needs []string, pools ...string) []string {
+func (d consulDraft) playAgents(p playbook, dead string, needs []string, pools ...string) []string {
 	var off []string
 	for _, m := range d.w.members() {
 		switch {
@@ -162,14 +162,14 @@ func (d *draft) playAgents(p playbook, dead string, needs []string, pools ...str
 }
 
 // endAgents ends what the agents of the cluster have in the Consul.
-func (d *draft) endAgents(consul string, needs []string) string {
+func (d consulDraft) endAgents(consul string, needs []string) string {
 	return d.agentStep(step.TokenEnd, consul, "Remove the agents of the nodes from Consul", plan.Effect{
 		Verb: "delete", Object: "secret", Name: "Consul/" + consul, Detail: "policy, tokens and nodes of the agents",
 	}, needs)
 }
 
 // agentStep adds a step of the tokens of the agents in the Consul.
-func (d *draft) agentStep(
+func (d consulDraft) agentStep(
 	do step.ConsulTokenVerb, consul, title string, effect plan.Effect, needs []string,
 ) string {
 	return d.add(plan.Step{

@@ -20,7 +20,7 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	if err := w.frozen(); err != nil {
 		return plan.Content{}, err
 	}
-	upgrade := w.outdated()
+	upgrade := w.upgrades().outdated()
 	diff, err := w.compare(r.Nodes)
 	if err != nil {
 		return plan.Content{}, err
@@ -55,14 +55,14 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	d.Request = r
 	if w.rediscovers() {
 		d.Operation = plan.ClusterConsul
-		return d.consulPlan(diff.keep, whatChanged), nil
+		return d.consul().consulPlan(diff.keep, whatChanged), nil
 	}
 	// what changed concerns later work alone, and is only written down
 	if w.Installed.Generation != w.Cluster.Generation {
 		d.Operation = plan.ClusterScale
 		d.Summary = "Record the new document of cluster " + d.Cluster + ": no node is touched."
 		masters := mastersOf(diff.keep)
-		d.record(w.clusterParams(w.endpoint(masters), diff.keep))
+		d.record(w.params().clusterParams(w.endpoint(masters), diff.keep))
 		d.Facts = encode(w.facts(diff.keep))
 		return d.done(), nil
 	}

@@ -43,19 +43,19 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 	d.Request = r
 	a := authorityRotation{draft: d, which: which, masters: masters}
 	if which == "cluster" {
-		a.workers = d.reachableWorkers()
+		a.workers = d.keys().reachableWorkers()
 	}
 	needs := a.clocks()
 	key, begun := w.Authorities[which].next()
 	if !begun {
 		needs = a.issued(key, needs)
 	}
-	needs = a.saveDirector("add", "has "+key, needs)
+	needs = a.backups().saveDirector("add", "has "+key, needs)
 	needs = a.stage("trust", "Have %s trust "+key, needs)
 	since := needs[0]
 	needs = a.agreed(step.AuthorityUse, "See that pods trust "+key+" before it signs", key, since, needs)
 	needs = a.change(step.AuthorityUse, "Choose "+key+" to sign with", key, "", needs)
-	needs = a.saveDirector("use", "signs with "+key, needs)
+	needs = a.backups().saveDirector("use", "signs with "+key, needs)
 	needs = a.stage("sign", "Have "+key+" sign the certificates of %s", needs)
 	needs = a.unused(needs)
 	needs = a.agreed(step.AuthorityDrop, "Ask whether the former authority may go", key, since, needs)
@@ -74,8 +74,9 @@ func RotateAuthority(w World, r plan.Request) (plan.Content, error) {
 // oneAuthority refuses what must not meet the rotation of an authority: an upgrade, and the rotation of another one.
 func (w World) oneAuthority(op, which string) error {
 	begun := len(w.Authorities[which].Keys) > 1
-	if runs, _ := w.Behind(); runs != "" && (!begun || w.halfUpgraded()) { // one that waits, waits for what has begun
-		return w.upgraded(op)
+	// One that waits, waits for what has begun.
+	if runs, _ := w.Behind(); runs != "" && (!begun || w.upgrades().halfUpgraded()) {
+		return w.upgrades().upgraded(op)
 	}
 	return w.settled(op, which)
 }
@@ -95,7 +96,7 @@ func (w World) settled(op, apart string) error {
 }
 
 // reachableWorkers returns the workers that can be given another authority now, and warns of the others.
-func (d *draft) reachableWorkers() (workers []sized) {
+func (d keyDraft) reachableWorkers() (workers []sized) {
 	for _, m := range d.w.members() {
 		switch {
 		case m.Role != director.RoleWorker:

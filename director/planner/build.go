@@ -29,6 +29,11 @@ type builder struct {
 	moved   map[string]sized   // what has followed nodes on other hosts so far, by name
 }
 
+// worldParams writes the parameters of steps.
+type worldParams struct{ World }
+
+func (w World) params() worldParams { return worldParams{w} }
+
 // in returns a draft of the same plan whose steps are about another world, such as that of a former release.
 func (d *builder) in(w World) *builder {
 	other := *d
@@ -174,7 +179,7 @@ func (d *builder) imageEnsure() string {
 
 // boot makes the VM of m, or switches it on if it is there, and waits until it is up.
 func (d *builder) boot(m sized, needs []string, in group) string {
-	vm := d.w.vmParams(m)
+	vm := d.w.params().vmParams(m)
 	if !in.rollsBack() {
 		vm.TakeDisk = d.w.Take[m.Name]
 		d.offer(m)
@@ -255,7 +260,7 @@ func (d *builder) adopt(m sized, key string, needs []string, in group) string {
 		"node, if it has the SSH host key %s: who holds that key is given what a node knows",
 		m.Name, fingerprint(key)))
 	s := in.step(step.VMAdopt, m.Name, "Take over VM "+m.Name+" made by others")
-	s.Needs, s.Params = needs, encode(step.AdoptParams{VMParams: d.w.vmParams(m), HostKey: key})
+	s.Needs, s.Params = needs, encode(step.AdoptParams{VMParams: d.w.params().vmParams(m), HostKey: key})
 	s.Effects = []plan.Effect{
 		{Verb: "change", Object: "vm", Name: m.Name, Detail: "carries the director's stamp from then on"},
 		{Verb: "keep", Object: "address", Name: m.Address},
@@ -273,8 +278,8 @@ func (d *builder) adopt(m sized, key string, needs []string, in group) string {
 // otherwise.
 func (d *builder) deleteVM(m sized, needs []string, in group) string {
 	s := in.step(step.VMDelete, m.Name, "Delete VM "+m.Name)
-	params := d.w.vmParams(m)
-	lost := d.w.lost(m.Machine)
+	params := d.w.params().vmParams(m)
+	lost := d.w.hosts().lost(m.Machine)
 	disks, doomed := d.disksLeft(m, s.Back() || lost) // what is on a lost host cannot be deleted
 	params.DeleteData = doomed
 	m.DataDisk = 0
@@ -289,7 +294,7 @@ func (d *builder) deleteVM(m sized, needs []string, in group) string {
 // removeVM takes the VM of m away and keeps its row, its address and its data disk for the VM that follows.
 func (d *builder) removeVM(m sized, needs []string, in group) string {
 	s := in.step(step.VMRemove, m.Name, "Remove VM "+m.Name+" so that it can be recreated")
-	s.Needs, s.Params = needs, encode(d.w.vmParams(m))
+	s.Needs, s.Params = needs, encode(d.w.params().vmParams(m))
 	s.Effects = []plan.Effect{
 		{Verb: "delete", Object: "vm", Name: m.Name, Detail: "with its root disk"},
 		{Verb: "keep", Object: "address", Name: m.Address},
@@ -371,7 +376,7 @@ func (d *builder) record(cluster step.ClusterParams, needs ...string) string {
 	})
 }
 
-func (w World) clusterParams(endpoint string, machines []sized) step.ClusterParams {
+func (w worldParams) clusterParams(endpoint string, machines []sized) step.ClusterParams {
 	return step.ClusterParams{
 		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation,
 		Document: *w.Cluster.Cluster,
@@ -380,7 +385,7 @@ func (w World) clusterParams(endpoint string, machines []sized) step.ClusterPara
 	}
 }
 
-func (w World) vmParams(m sized) step.VMParams {
+func (w worldParams) vmParams(m sized) step.VMParams {
 	p := step.VMParams{
 		Machine: plan.SpecOf(m.Machine), Disk: m.Disk, DataDisk: m.DataDisk, Persist: m.persist,
 		Network:   *w.Network.Network,
@@ -399,7 +404,7 @@ func (w World) vmParams(m sized) step.VMParams {
 
 // nicParams says what the machine's adapters are connected to, and which of them has the default route. Where that is
 // not the first, the nodes still have to find the director over the first: that is where it looks for them.
-func (w World) nicParams(p *step.VMParams, m sized) {
+func (w worldParams) nicParams(p *step.VMParams, m sized) {
 	elsewhere := false
 	for _, n := range m.NICs {
 		u, known := w.Underlays[n.Network]

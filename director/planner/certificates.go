@@ -15,6 +15,11 @@ import (
 // certificateLife is how long certificates of nodes are good for, unless the cluster says otherwise.
 const certificateLife = 365 * 24 * time.Hour
 
+// keyDraft plan changes of keys, certificates and authorities.
+type keyDraft struct{ *draft }
+
+func (d *draft) keys() keyDraft { return keyDraft{d} }
+
 // RotateCertificates returns the plan that renews the certificates of members: masters one by one behind gates, and
 // then workers in a window. A member whose certificates are known to end later is left out, so planning again resumes a
 // rotation that stopped half way. Errors: conflict for a cluster that is not installed; and unless the request is cold,
@@ -68,11 +73,11 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 	)
 	switch {
 	case r.Certificates.Cold && len(w.EndedAuthorities) > 0:
-		d.coldAuthorities(masters, workers, before)
+		d.keys().coldAuthorities(masters, workers, before)
 	case r.Certificates.Cold:
-		d.coldCertificates(masters, workers, before, nil)
+		d.keys().coldCertificates(masters, workers, before, nil)
 	default:
-		d.certificates(masters, workers, before)
+		d.keys().certificates(masters, workers, before)
 	}
 	d.concerns(slices.Concat(masters, workers)...)
 	d.Facts = encode(w.facts(all))
@@ -82,8 +87,8 @@ func RotateCertificates(w World, r plan.Request) (plan.Content, error) {
 // undivided refuses a cluster in the middle of an upgrade, or of the change of an authority. An upgrade that only waits
 // holds nothing up: certificates end meanwhile.
 func (w World) undivided(op string) error {
-	if w.halfUpgraded() {
-		return w.upgraded(op)
+	if w.upgrades().halfUpgraded() {
+		return w.upgrades().upgraded(op)
 	}
 	return w.settled(op, "")
 }
@@ -105,7 +110,7 @@ func (w World) certificatesBefore(c plan.Certificates) time.Time {
 }
 
 // certificates renews the masters one by one, and then the workers in a window.
-func (d *draft) certificates(masters, workers []sized, before time.Time) {
+func (d keyDraft) certificates(masters, workers []sized, before time.Time) {
 	var needs []string
 	for _, m := range masters {
 		needs = []string{d.renewCertificates([]sized{m}, before, false, needs, group{})}
@@ -120,7 +125,7 @@ func (d *draft) certificates(masters, workers []sized, before time.Time) {
 }
 
 // coldCertificates renews all masters together, because none can come back alone, and then all workers.
-func (d *draft) coldCertificates(masters, workers []sized, before time.Time, needs []string) []string {
+func (d keyDraft) coldCertificates(masters, workers []sized, before time.Time, needs []string) []string {
 	if len(masters) > 0 {
 		needs = []string{d.renewCertificates(masters, before, true, needs, group{})}
 		d.Approvals = append(
@@ -135,14 +140,14 @@ func (d *draft) coldCertificates(masters, workers []sized, before time.Time, nee
 
 // coldAuthorities gives a cluster other authorities than those that have ended. Nothing of the cluster works with them,
 // so all nodes trust and use the new ones at once. What has ended is taken off them in order, when the cluster runs.
-func (d *draft) coldAuthorities(masters, workers []sized, before time.Time) {
-	a := authorityRotation{draft: d, masters: masters}
+func (d keyDraft) coldAuthorities(masters, workers []sized, before time.Time) {
+	a := authorityRotation{draft: d.draft, masters: masters}
 	needs := a.clocks()
 	ended := slices.Sorted(maps.Keys(d.w.EndedAuthorities))
 	for _, which := range ended {
 		needs = a.cold(which, needs)
 	}
-	needs = d.saveDirector("use", "has the other authorities", needs)
+	needs = d.backups().saveDirector("use", "has the other authorities", needs)
 	needs = d.coldCertificates(masters, workers, before, needs)
 	if d.w.EndedAuthorities["cluster"] {
 		a.which, a.workers = "cluster", workers
@@ -171,7 +176,7 @@ func (a authorityRotation) cold(which string, needs []string) []string {
 	return a.change(step.AuthorityUse, "Choose "+key+" to sign with as the "+which+" authority", key, "", needs)
 }
 
-func (d *draft) renewCertificates(
+func (d keyDraft) renewCertificates(
 	nodes []sized, before time.Time, cold bool, needs []string, in group,
 ) string {
 	version := nodes[0].Kubernetes

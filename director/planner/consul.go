@@ -30,6 +30,11 @@ const (
 	renewed                        // all, with another token
 )
 
+// consulDraft plan what a cluster has in Consul, and the agents of its nodes.
+type consulDraft struct{ *draft }
+
+func (d *draft) consul() consulDraft { return consulDraft{d} }
+
 // Consul returns the plan that brings what the cluster and its Consul learn of each other to their documents, with
 // other tokens for the sync and for agents. Errors: conflict for a cluster that is not installed, or has nothing
 // to bring.
@@ -49,15 +54,15 @@ func Consul(w World, r plan.Request) (plan.Content, error) {
 	}
 	d := w.draft(plan.ClusterConsul)
 	d.Request = r
-	return d.consulPlan(all, renewed), nil
+	return d.consul().consulPlan(all, renewed), nil
 }
 
 // consulPlan is the plan for the sync alone.
-func (d *draft) consulPlan(machines []sized, how discovering) plan.Content {
+func (d consulDraft) consulPlan(machines []sized, how discovering) plan.Content {
 	w := d.w
 	needs := []string{d.releasePush()}
 	needs = d.discover(how, needs)
-	d.record(w.clusterParams(w.endpoint(mastersOf(machines)), machines), needs...)
+	d.record(w.params().clusterParams(w.endpoint(mastersOf(machines)), machines), needs...)
 	d.Facts = encode(w.facts(machines))
 	d.Summary = "Bring what cluster " + d.Cluster + " and Consul learn of each other to the documents"
 	is := w.Cluster.Cluster.Discovery
@@ -84,7 +89,7 @@ func (w World) rediscovers() bool {
 }
 
 // discover brings the sync with Consul and the name servers of the cluster to the document, and returns the last steps.
-func (d *draft) discover(how discovering, needs []string) []string {
+func (d consulDraft) discover(how discovering, needs []string) []string {
 	is := d.w.Cluster.Cluster.Discovery
 	var was model.Discovery
 	if d.w.Installed != nil {
@@ -119,7 +124,7 @@ func (d *draft) discover(how discovering, needs []string) []string {
 }
 
 // sync installs the sync of Services, or brings it to the documents.
-func (d *draft) sync(is model.Discovery, renew bool, needs []string) []string {
+func (d consulDraft) sync(is model.Discovery, renew bool, needs []string) []string {
 	if _, has := d.w.Bundle.ImageTags[syncImage]; !has {
 		d.warn(fmt.Sprintf("Release/%s has no image %s: Services are not synced with Consul before an upgrade to one "+
 			"that has it", d.w.Cluster.Cluster.Release, syncImage))
@@ -150,7 +155,7 @@ func (d *draft) sync(is model.Discovery, renew bool, needs []string) []string {
 }
 
 // syncSettings is the configuration of the sync, in JSON. It holds no secret.
-func (d *draft) syncSettings(is model.Discovery) string {
+func (d consulDraft) syncSettings(is model.Discovery) string {
 	c := d.w.Consul.Consul
 	addresses := make([]string, len(c.Addresses))
 	for i, a := range c.Addresses {
@@ -213,7 +218,7 @@ func tokenRules(uid string, d model.Discovery) string {
 }
 
 // token adds a step of the cluster's token in the Consul.
-func (d *draft) token(
+func (d consulDraft) token(
 	do step.ConsulTokenVerb, consul, title string, effect plan.Effect, needs []string,
 ) string {
 	p := step.ConsulTokenParams{
@@ -230,7 +235,7 @@ func (d *draft) token(
 }
 
 // endToken ends what the sync of the cluster has in the Consul.
-func (d *draft) endToken(consul string, needs []string) string {
+func (d consulDraft) endToken(consul string, needs []string) string {
 	return d.token(step.TokenEnd, consul, "Remove the sync from Consul", plan.Effect{
 		Verb: "delete", Object: "secret", Name: "Consul/" + consul,
 		Detail: "ACL policy and tokens of the cluster, and what its sync has registered",
@@ -238,12 +243,12 @@ func (d *draft) endToken(consul string, needs []string) string {
 }
 
 // register registers the cluster in the Consul that it names, if it names one.
-func (d *draft) register(needs ...string) {
+func (d consulDraft) register(needs ...string) {
 	d.consul(step.ConsulRegister, "Register the cluster in Consul", "create", needs)
 }
 
 // deregister removes the cluster's entries and tokens from the Consuls that it has named, and returns what to wait for.
-func (d *draft) deregister(needs []string) []string {
+func (d consulDraft) deregister(needs []string) []string {
 	synced := d.w.Cluster.Cluster.Discovery
 	watched := synced
 	if d.w.Installed != nil && d.w.Installed.Cluster.Discovery.Syncs() {
@@ -264,7 +269,7 @@ func (d *draft) deregister(needs []string) []string {
 	return needs
 }
 
-func (d *draft) consul(kind, title, verb string, needs []string) string {
+func (d consulDraft) consul(kind, title, verb string, needs []string) string {
 	name := d.w.Cluster.Cluster.Discovery.Consul
 	if name == "" {
 		return ""

@@ -43,13 +43,13 @@ func (d *draft) create(machines []sized) {
 	w, c := d.w, d.w.Cluster.Cluster
 	masters := mastersOf(machines)
 	endpoint := w.endpoint(masters)
-	cluster := w.clusterParams(endpoint, machines)
+	cluster := w.params().clusterParams(endpoint, machines)
 
 	release := d.releasePush()
 	network := d.makeNetwork()
 	image := d.imageEnsure()
 	pki := d.makePKI(cluster)
-	agents := d.agentTokens()
+	agents := d.consul().agentTokens()
 	prepared := map[string]string{}
 	var mastersPrepared []string
 	for _, m := range machines {
@@ -81,9 +81,9 @@ func (d *draft) create(machines []sized) {
 		}, []string{control, prepared[m.Name]}, group{}))
 	}
 	ready := d.allReady(cluster, 45*time.Second, joined)
-	d.register(ready)
+	d.consul().register(ready)
 	verified := d.verify(unique(joined)...) // the check waits for the nodes as well
-	d.record(cluster, d.discover(whatChanged, []string{ready, verified})...)
+	d.record(cluster, d.consul().discover(whatChanged, []string{ready, verified})...)
 }
 
 // allReady waits until the nodes of the cluster are ready.

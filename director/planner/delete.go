@@ -23,7 +23,7 @@ func Delete(w World, r plan.Request) (plan.Content, error) {
 		d.concerns(s)
 		gone = append(gone, d.deleteVM(s, nil, group{}))
 	}
-	gone = d.deleteNetworks(d.deregister(gone))
+	gone = d.deleteNetworks(d.consul().deregister(gone))
 	d.add(plan.Step{
 		ID: step.ClusterForget + "/" + d.Cluster, Kind: step.ClusterForget, Title: "Forget the cluster", Needs: gone,
 		Params: encode(step.ClusterParams{

@@ -52,7 +52,7 @@ func MakeDirector(w World) (plan.Content, error) {
 		"Make director %s: a VM at %s, with a data disk of %s, on provider %s.", name, m.Address, m.DataDisk,
 		w.Cluster.Cluster.Provider,
 	)
-	made := d.ensure(m, encode(w.vmParams(m)), []string{d.makeNetwork(), d.imageEnsure()}, group{})
+	made := d.ensure(m, encode(w.params().vmParams(m)), []string{d.makeNetwork(), d.imageEnsure()}, group{})
 	d.directorRecord(m, d.directorReady(m, made, group{}), group{})
 	return d.ofVM(m), nil
 }
@@ -70,7 +70,7 @@ func (d *draft) ofVM(m sized) plan.Content {
 // directorReady waits until the director on the VM of m says that it is ready.
 func (d *builder) directorReady(m sized, made string, in group) string {
 	s := in.step(step.DirectorReady, m.Name, "Wait until director "+m.Name+" is ready")
-	s.Needs, s.Params = []string{made}, encode(d.w.directorParams(m))
+	s.Needs, s.Params = []string{made}, encode(d.w.params().directorParams(m))
 	s.Attempts, s.Timeout, s.Estimate = 2, 15*time.Minute, 90*time.Second
 	if in.window != "" { // another VM was there, and clusters wait for it
 		s.Attempts, s.Timeout = 3, 5*time.Minute
@@ -81,7 +81,7 @@ func (d *builder) directorReady(m sized, made string, in group) string {
 // directorRecord writes down what the VM of m was made by.
 func (d *builder) directorRecord(m sized, ready string, in group) string {
 	s := in.step(step.DirectorRecord, m.Name, "Record what was made")
-	s.Needs, s.Params = []string{ready}, encode(d.w.directorParams(m))
+	s.Needs, s.Params = []string{ready}, encode(d.w.params().directorParams(m))
 	s.Attempts, s.Timeout, s.Estimate = 3, time.Minute, time.Second
 	return d.add(s)
 }
@@ -105,7 +105,7 @@ func (w World) directorMachine() (sized, error) {
 	if err := (allocator{w}).fill(doc.Network, []slot{{&m.Address, static, "spec.address"}}); err != nil {
 		return m, err
 	}
-	load, hosts := map[string]int{}, w.open()
+	load, hosts := map[string]int{}, w.hosts().open()
 	for _, host := range hosts {
 		load[host] = w.Host[host]
 	}
@@ -140,7 +140,7 @@ func DeleteDirector(w World, r plan.Request) (plan.Content, error) {
 	gone = d.deleteNetworks(gone)
 	s := plan.Step{
 		ID: step.DirectorForget + "/" + d.Cluster, Kind: step.DirectorForget, Title: "Forget the director",
-		Needs: gone, Params: encode(w.directorParams(m)),
+		Needs: gone, Params: encode(w.params().directorParams(m)),
 		Effects: []plan.Effect{
 			{Verb: "delete", Object: "document", Name: "Director/" + d.Cluster},
 			{Verb: "delete", Object: "secret", Name: d.Cluster},
@@ -154,7 +154,7 @@ func DeleteDirector(w World, r plan.Request) (plan.Content, error) {
 	return d.done(), nil
 }
 
-func (w World) directorParams(m sized) step.DirectorParams {
+func (w worldParams) directorParams(m sized) step.DirectorParams {
 	return step.DirectorParams{
 		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation,
 		Labels: w.Cluster.Metadata.Labels, Document: *w.Cluster.Director, Machine: plan.SpecOf(m.Machine),

@@ -17,6 +17,11 @@ type DirectorBackups struct {
 	Copies int
 }
 
+// backupDraft plan backups of directors, drills and restores.
+type backupDraft struct{ *draft }
+
+func (d *draft) backups() backupDraft { return backupDraft{d} }
+
 // ChangesKeys reports whether the plan of the request gives the cluster other keys than the director had before.
 func ChangesKeys(w World, r plan.Request) bool {
 	switch r.Operation {
@@ -38,7 +43,7 @@ func ChangesKeys(w World, r plan.Request) bool {
 //
 // None is needed when the former key is dropped: a director that still has it lets nodes accept it once more, which
 // harms nothing, and drops it again.
-func (d *draft) saveDirector(when, what string, needs []string) []string {
+func (d backupDraft) saveDirector(when, what string, needs []string) []string {
 	from := d.w.DirectorBackups
 	switch {
 	case len(from.Targets) > 0:
@@ -58,7 +63,7 @@ func (d *draft) saveDirector(when, what string, needs []string) []string {
 const noBackupElsewhere = "if it is lost, no backup has the new keys, and the cluster " +
 	"refuses a director without them; name a BackupTarget in a schedule of the job backup"
 
-func (d *draft) saveDirectorTo(when, what, target string, needs []string) string {
+func (d backupDraft) saveDirectorTo(when, what, target string, needs []string) string {
 	s := plan.Step{
 		ID: step.DirectorBackup + "/" + when, Kind: step.DirectorBackup, Title: "Back up the director, which " + what,
 		Needs:   needs,

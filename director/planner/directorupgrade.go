@@ -46,7 +46,7 @@ func UpgradeDirector(w World, r plan.Request) (plan.Content, error) {
 	d.Windows = []plan.Window{{ID: in.window, Size: 1, Goal: "upgraded"}}
 	gone := d.removeVM(m, needs, in)
 	saved := d.copied(step.CopyMake, m, gone, in)
-	made := d.ensure(m, encode(w.vmParams(m)), []string{saved}, in)
+	made := d.ensure(m, encode(w.params().vmParams(m)), []string{saved}, in)
 	ready := d.directorReady(m, made, in)
 
 	back := in
@@ -54,7 +54,7 @@ func UpgradeDirector(w World, r plan.Request) (plan.Content, error) {
 	last := d.copied(step.CopyRestore, m, d.removeVM(m, nil, back), back)
 	back.undoes = []string{gone, saved, made, ready}
 	again := d.in(before)
-	last = again.ensure(old, encode(before.vmParams(old)), []string{last}, back)
+	last = again.ensure(old, encode(before.params().vmParams(old)), []string{last}, back)
 	last = again.directorReady(old, last, back)
 	d.copied(step.CopyDelete, m, last, back)
 
@@ -105,7 +105,7 @@ func (d *draft) sayUpgrade(m sized, there bool) {
 // directorCheck looks whether the director on the VM of m is ready.
 func (d *builder) directorCheck(m sized, needs []string) string {
 	s := group{}.step(step.DirectorCheck, m.Name, "Look whether director "+m.Name+" is ready")
-	s.Needs, s.Params = needs, encode(d.w.directorParams(m))
+	s.Needs, s.Params = needs, encode(d.w.params().directorParams(m))
 	s.Attempts, s.Timeout, s.Estimate = 2, 2*time.Minute, 20*time.Second
 	return d.add(s)
 }

@@ -19,6 +19,11 @@ type dataDisk struct {
 	of   string // the node that left it behind, if the machine took it over
 }
 
+// worldDisks knows the data disks of a world, and those that outlived their VMs.
+type worldDisks struct{ World }
+
+func (w World) disks() worldDisks { return worldDisks{w} }
+
 // String renders the disk for people.
 func (d dataDisk) String() string {
 	text := d.id
@@ -29,7 +34,7 @@ func (d dataDisk) String() string {
 }
 
 // dataDisks are the data disks of the machine: the one that it took over, or its own.
-func (w World) dataDisks(m sized) []dataDisk {
+func (w worldDisks) dataDisks(m sized) []dataDisk {
 	var out []dataDisk
 	for _, d := range w.Disks {
 		if d.Holder == m.ID {
@@ -53,7 +58,7 @@ func (w World) dataDisks(m sized) []dataDisk {
 // disksLeft says what becomes of the data disks of m, whose VM goes for good: they are kept, unless the request says
 // otherwise. What a plan undoes keeps them whatever the request says.
 func (d *builder) disksLeft(m sized, back bool) (effects []plan.Effect, doomed []string) {
-	for _, disk := range d.w.dataDisks(m) {
+	for _, disk := range d.w.disks().dataDisks(m) {
 		e := plan.Effect{Verb: "keep", Object: "volume", Name: m.Name + " data", Detail: disk.String()}
 		if d.Request.DeleteData && !back {
 			e.Verb = "delete"
@@ -92,7 +97,7 @@ func (d *builder) dataDisks() string {
 
 // takes checks which kept disks the new nodes take over, and binds the nodes to the hosts of the disks, in place.
 // Errors: invalid, conflict or not_found for a disk or a node that does not fit.
-func (w World) takes(add []sized) error {
+func (w worldDisks) takes(add []sized) error {
 	const op = "planner.disks"
 	used := map[string]string{}
 	for _, node := range slices.Sorted(maps.Keys(w.Take)) {
@@ -146,7 +151,7 @@ func holdsNode(persist []string) bool {
 }
 
 // keptDisk returns the disk with the id that a new node can take over.
-func (w World) keptDisk(id string) (director.KeptDisk, error) {
+func (w worldDisks) keptDisk(id string) (director.KeptDisk, error) {
 	const op = "planner.disks"
 	var free []string
 	for _, d := range w.Disks {

@@ -18,6 +18,11 @@ const DrillPool = "drill"
 
 const opDrill = "planner.drill"
 
+// worldDrill is the world of a restore drill.
+type worldDrill struct{ World }
+
+func (w World) drill() worldDrill { return worldDrill{w} }
+
 // DrillName is the name of the VM of a cluster's drill. No node has it: the names of nodes end with a number.
 func DrillName(cluster string) string { return cluster + "-drill" }
 
@@ -27,14 +32,14 @@ func DrillName(cluster string) string { return cluster + "-drill" }
 // Errors: those of a restore, invalid and conflict for a network that does not do, and conflict while the VM of another
 // drill is there.
 func Drill(w World, r plan.Request) (plan.Content, error) {
-	if err := w.checkDrill(); err != nil {
+	if err := w.drill().checkDrill(); err != nil {
 		return plan.Content{}, err
 	}
-	alone, err := w.secluded()
+	alone, err := w.drill().secluded()
 	if err != nil {
 		return plan.Content{}, err
 	}
-	m, err := alone.drillMachine()
+	m, err := alone.drill().drillMachine()
 	if err != nil {
 		return plan.Content{}, err
 	}
@@ -42,15 +47,15 @@ func Drill(w World, r plan.Request) (plan.Content, error) {
 	d.Request = r
 	d.Windows = []plan.Window{{ID: DrillPool, Size: 1, Goal: "answered"}}
 	drill := &draft{d.in(alone)}
-	asked := drill.tryRestore(m)
+	asked := drill.backups().tryRestore(m)
 	var undone []string
 	for _, s := range d.Steps {
 		if s.Window == DrillPool {
 			undone = append(undone, s.ID)
 		}
 	}
-	drill.endDrill(m, []string{asked}, group{})
-	drill.endDrill(m, nil, group{window: DrillPool, undoes: undone})
+	drill.backups().endDrill(m, []string{asked}, group{})
+	drill.backups().endDrill(m, nil, group{window: DrillPool, undoes: undone})
 	d.concerns(m)
 	facts := alone.facts([]sized{m})
 	d.Facts = encode(facts)
@@ -61,7 +66,7 @@ func Drill(w World, r plan.Request) (plan.Content, error) {
 }
 
 // checkDrill refuses what could not be restored, and a network from which the VM could reach the cluster's nodes.
-func (w World) checkDrill() error {
+func (w worldDrill) checkDrill() error {
 	if err := w.checkRestore(); err != nil {
 		return err
 	}
@@ -118,7 +123,7 @@ func (w World) checkDrill() error {
 
 // secluded returns the world of the drill's VM: the cluster as a single master on another network, which knows no way
 // but the one to the director.
-func (w World) secluded() (World, error) {
+func (w worldDrill) secluded() (World, error) {
 	doc := *w.Cluster.Cluster
 	drill := w.Underlays[doc.Backup.Drill.Network]
 	network := *drill.Network
@@ -127,7 +132,7 @@ func (w World) secluded() (World, error) {
 	own, err := netip.ParseAddr(w.Director.Address)
 	switch {
 	case err != nil:
-		return w, conflict(
+		return w.World, conflict(
 			opDrill, fmt.Sprintf("the director's address %q is a name, and the VM of a drill asks no name server",
 				w.Director.Address), "set address of the director's configuration to an IP address",
 		)
@@ -143,11 +148,11 @@ func (w World) secluded() (World, error) {
 	w.realNetwork = *drill.Network
 	w.Network.Network = &network
 	w.Machines, w.Installed, w.Underlays, w.Seen = w.Drills, nil, nil, nil
-	return w, nil
+	return w.World, nil
 }
 
 // drillMachine returns the machine, with an address and a host that are free.
-func (w World) drillMachine() (sized, error) {
+func (w worldDrill) drillMachine() (sized, error) {
 	c := w.Cluster.Cluster
 	name := DrillName(w.Cluster.Metadata.Name)
 	m := director.Machine{
@@ -158,12 +163,12 @@ func (w World) drillMachine() (sized, error) {
 	}
 	m.MAC = w.macs().give(m.ID)
 	list := []sized{w.sized(m)}
-	err := (allocator{w}).settle(list)
+	err := (allocator{w.World}).settle(list)
 	return list[0], err
 }
 
 // tryRestore makes the VM, restores the backup in it and asks. It returns the last step.
-func (d *draft) tryRestore(m sized) string {
+func (d backupDraft) tryRestore(m sized) string {
 	in := group{window: DrillPool}
 	release, image := d.releasePush(), d.imageEnsure()
 	keys := in.step(step.DrillKeys, m.Name, "Make authorities for the drill, and lend it the keys of Secrets")
@@ -211,7 +216,7 @@ func (d *draft) tryRestore(m sized) string {
 }
 
 // endDrill deletes the VM, and what the drill had of its own.
-func (d *draft) endDrill(m sized, needs []string, in group) {
+func (d backupDraft) endDrill(m sized, needs []string, in group) {
 	network := d.w.Network
 	network.Network = &d.w.realNetwork
 	name := d.w.Cluster.Cluster.Network
@@ -227,7 +232,7 @@ func (d *draft) endDrill(m sized, needs []string, in group) {
 	d.add(end)
 }
 
-func (d *draft) drillParams(m sized) step.DrillParams {
+func (d backupDraft) drillParams(m sized) step.DrillParams {
 	cluster, _ := director.DrillOf(d.w.Cluster.UID)
 	return step.DrillParams{
 		UID: cluster, Cluster: d.Cluster, Backup: d.w.Restore.Backup, FormerKeys: d.w.Restore.FormerKeys,

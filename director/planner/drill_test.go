@@ -69,15 +69,15 @@ func TestDrillIsSecluded(t *testing.T) {
 	for address, routes := range map[string]int{"172.30.0.1": 1, "10.90.0.1": 0} {
 		w := drillable(t)
 		w.Director.Address = address
-		alone, err := w.secluded()
+		alone, err := w.drill().secluded()
 		if err != nil {
 			t.Fatal(err)
 		}
-		m, err := alone.drillMachine()
+		m, err := alone.drill().drillMachine()
 		if err != nil {
 			t.Fatal(err)
 		}
-		p := alone.vmParams(m)
+		p := alone.params().vmParams(m)
 		if p.Network.Gateway.IsValid() || p.Network.DNS != nil || len(p.Network.Routes) != routes || p.NICs != nil ||
 			routes == 1 && p.Network.Routes[0].To.String() != address+"/32" {
 			t.Errorf("the VM's network is %+v", p.Network)

@@ -26,7 +26,7 @@ func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.rotate_encryption_key"
 	masters, all, err := w.rotatable(op)
 	if err == nil {
-		err = w.upgraded(op)
+		err = w.upgrades().upgraded(op)
 	}
 	if err != nil {
 		return plan.Content{}, err
@@ -40,14 +40,14 @@ func RotateEncryptionKey(w World, r plan.Request) (plan.Content, error) {
 	}
 	key, begun := w.Encryption.next()
 	if !begun {
-		needs = []string{d.encryptionKey(step.EncryptionAdd, "Make "+key+" for Secrets", []string{key}, needs)}
+		needs = []string{d.keys().encryptionKey(step.EncryptionAdd, "Make "+key+" for Secrets", []string{key}, needs)}
 	}
-	needs = d.saveDirector("add", "has "+key, needs)
-	needs = []string{d.giveEncryptionKeys("read", "Have the masters decrypt with "+key, masters, needs)}
-	needs = []string{d.encryptionKey(step.EncryptionUse, "Choose "+key+" to encrypt with", []string{key}, needs)}
-	needs = d.saveDirector("use", "encrypts with "+key, needs)
-	needs = []string{d.giveEncryptionKeys("write", "Have the masters encrypt with "+key, masters, needs)}
-	d.encryptAgain(masters, needs)
+	needs = d.backups().saveDirector("add", "has "+key, needs)
+	needs = []string{d.keys().giveEncryptionKeys("read", "Have the masters decrypt with "+key, masters, needs)}
+	needs = []string{d.keys().encryptionKey(step.EncryptionUse, "Choose "+key+" to encrypt with", []string{key}, needs)}
+	needs = d.backups().saveDirector("use", "encrypts with "+key, needs)
+	needs = []string{d.keys().giveEncryptionKeys("write", "Have the masters encrypt with "+key, masters, needs)}
+	d.keys().encryptAgain(masters, needs)
 	d.concerns(masters...)
 	d.Facts = encode(w.facts(all))
 	d.Summary = fmt.Sprintf("Encrypt the Secrets of cluster %s with another key, %s.", name, key)
@@ -88,7 +88,7 @@ func (w World) rotatable(op string) (masters, all []sized, err error) {
 
 // encryptAgain encrypts all Secrets with the first key, and takes the others from the masters. It returns the last
 // step.
-func (d *draft) encryptAgain(masters []sized, needs []string) string {
+func (d keyDraft) encryptAgain(masters []sized, needs []string) string {
 	needs = []string{d.play(playbook{
 		name: "encrypt_secrets", subject: d.Cluster, title: "Encrypt all Secrets again", limit: names(masters),
 		effects: []plan.Effect{{
@@ -99,7 +99,7 @@ func (d *draft) encryptAgain(masters []sized, needs []string) string {
 	return d.giveEncryptionKeys("forget", "Take the former keys from the masters", masters, needs)
 }
 
-func (d *draft) encryptionKey(do step.EncryptionVerb, title string, keys, needs []string) string {
+func (d keyDraft) encryptionKey(do step.EncryptionVerb, title string, keys, needs []string) string {
 	return d.add(plan.Step{
 		ID: step.EncryptionKey + "/" + string(do), Kind: step.EncryptionKey, Title: title, Needs: needs,
 		Params: encode(step.EncryptionParams{UID: d.w.Cluster.UID, Cluster: d.Cluster, Do: do, Keys: keys}),
@@ -112,7 +112,7 @@ func (d *draft) encryptionKey(do step.EncryptionVerb, title string, keys, needs 
 
 // giveEncryptionKeys gives the masters the keys that the director has then. API servers look for others once a minute;
 // before a restore they may not run, and no one waits for them.
-func (d *draft) giveEncryptionKeys(id, title string, masters []sized, needs []string) string {
+func (d keyDraft) giveEncryptionKeys(id, title string, masters []sized, needs []string) string {
 	return d.play(playbook{
 		name: "encryption_keys", id: "encryption_" + id, subject: d.Cluster, title: title, limit: names(masters),
 		vars: map[string]any{"encryption_keys_wait": d.w.Restore == nil || id != "read"},

@@ -69,7 +69,7 @@ func (w World) compare(first []string) (machineDiff, error) {
 	if err := (allocator{w}).settle(r.add); err != nil {
 		return r, err
 	}
-	return r, w.takes(r.add)
+	return r, w.disks().takes(r.add)
 }
 
 // match is compare before new machines have addresses and hosts.
@@ -217,7 +217,7 @@ func (w allocator) settle(machines []sized) error {
 		return err
 	}
 	load, masters := map[string]int{}, map[string]int{}
-	for _, host := range w.open() {
+	for _, host := range w.hosts().open() {
 		load[host] = w.Host[host]
 	}
 	for _, m := range w.alive() {

@@ -25,18 +25,23 @@ type HostsSeen struct {
 	Alive map[string]string
 }
 
+// worldHosts say what becomes of the machines on hosts that are lost or left.
+type worldHosts struct{ World }
+
+func (w World) hosts() worldHosts { return worldHosts{w} }
+
 // open returns the provider's hosts that new VMs can go to; none where the hypervisor places them itself.
-func (w World) open() []string {
+func (w worldHosts) open() []string {
 	return slices.DeleteFunc(slices.Clone(
 		w.Provider.Provider.HostNames(),
 	), func(h string) bool { return w.Lost[h] || w.Down[h] != "" })
 }
 
 // lost reports whether the machine is on a host that was declared lost.
-func (w World) lost(m director.Machine) bool { return m.Host != "" && w.Lost[m.Host] }
+func (w worldHosts) lost(m director.Machine) bool { return m.Host != "" && w.Lost[m.Host] }
 
 // checkHosts refuses a target or a lost host that does not fit the nodes.
-func (w World) checkHosts(r plan.Request, machines []sized) error {
+func (w worldHosts) checkHosts(r plan.Request, machines []sized) error {
 	var problems []director.Field
 	add := func(path, hint, format string, args ...any) {
 		problems = append(problems, director.Field{Path: path, Msg: fmt.Sprintf(format, args...), Hint: hint})
@@ -107,7 +112,7 @@ func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error
 	pending := map[string]bool{}
 	macs := w.macs()
 	for _, m := range machines {
-		if why := w.Down[m.Host]; why != "" && !w.lost(m.Machine) {
+		if why := w.Down[m.Host]; why != "" && !w.hosts().lost(m.Machine) {
 			return nil, conflict(opMove, fmt.Sprintf(
 				"host %s of %s does not answer, so it is unknown whether its VM runs: %s", m.Host, m.Name, why,
 			),
@@ -117,12 +122,12 @@ func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error
 					d.Cluster, m.Name, m.Host,
 				))
 		}
-		if r.Host == "" && !w.lost(m.Machine) {
+		if r.Host == "" && !w.hosts().lost(m.Machine) {
 			continue
 		}
 		p := pool{m.Role, m.Pool, 0, m.VMSize, m.persist, m.vm}
 		n := allocator{w}.newMachine(p, number(m.Machine), serial, macs)
-		if err := w.keepAddresses(m, &n); err != nil {
+		if err := w.hosts().keepAddresses(m, &n); err != nil {
 			return nil, err
 		}
 		pending[n.Name] = true
@@ -143,7 +148,7 @@ func (d *draft) moves(r plan.Request, machines []sized) (map[string]sized, error
 
 // keepAddresses gives next the addresses of m, whose VM is deleted before. The addresses of a VM that was given up are
 // not given away: it may run, and two machines would have them. Conflict if the document gives it one.
-func (w World) keepAddresses(m sized, next *sized) error {
+func (w worldHosts) keepAddresses(m sized, next *sized) error {
 	if !w.lost(m.Machine) {
 		next.Address = m.On(next.Network)
 		for i := range next.NICs {
@@ -164,7 +169,10 @@ func (w World) keepAddresses(m sized, next *sized) error {
 				Hint: "give the node another address in the document, or bring host " + m.Host +
 					" back so that the VM can be deleted",
 				Fields: []director.Field{
-					{Path: allocator{w}.field(m.Machine, role), Msg: static.String() + " may be in use by the lost VM"},
+					{
+						Path: allocator{w.World}.field(m.Machine, role),
+						Msg:  static.String() + " may be in use by the lost VM",
+					},
 				},
 			}
 		}
@@ -185,7 +193,7 @@ func rolesOf(m director.Machine) []string {
 func (d *draft) placeMoved(r plan.Request, machines, next []sized) error {
 	w := d.w
 	load, masters := map[string]int{}, map[string]int{}
-	for _, h := range w.open() {
+	for _, h := range w.hosts().open() {
 		load[h] = w.Host[h]
 	}
 	for _, m := range w.alive() {
@@ -253,7 +261,7 @@ func (d *draft) move(m, next sized, r plan.Request, out map[string]bool, needs [
 			d.left(m, director.MachineDetached, []string{d.takeOut(m, r, needs, group{})}, group{}),
 		}
 	}
-	if !d.w.lost(m.Machine) {
+	if !d.w.hosts().lost(m.Machine) {
 		d.Approvals = append(
 			d.Approvals,
 			fmt.Sprintf(
@@ -287,11 +295,13 @@ func (d *draft) move(m, next sized, r plan.Request, out map[string]bool, needs [
 
 // moveVM deletes the VM of m, or gives it up with its host, and puts next in its place in the ledger.
 func (d *draft) moveVM(m, next sized, needs []string) string {
-	lost := d.w.lost(m.Machine)
+	lost := d.w.hosts().lost(m.Machine)
 	s := plan.Step{
 		ID: step.VMMove + "/" + m.Name, Kind: step.VMMove, Node: m.Name, Needs: needs,
-		Title:    "Remove VM " + m.Name + " from host " + m.Host,
-		Params:   encode(step.MoveParams{VMParams: d.w.vmParams(m), Next: plan.SpecOf(next.Machine), Lost: lost}),
+		Title: "Remove VM " + m.Name + " from host " + m.Host,
+		Params: encode(step.MoveParams{
+			VMParams: d.w.params().vmParams(m), Next: plan.SpecOf(next.Machine), Lost: lost,
+		}),
 		Attempts: 5, Timeout: 10 * time.Minute, Estimate: 5 * time.Second,
 	}
 	if lost {
@@ -309,7 +319,7 @@ func (d *draft) moveVM(m, next sized, needs []string) string {
 		}
 		s.Effects = append(s.Effects, e)
 	}
-	for _, disk := range d.w.dataDisks(m) {
+	for _, disk := range d.w.disks().dataDisks(m) {
 		s.Effects = append(s.Effects, plan.Effect{
 			Verb: "keep", Object: "volume", Name: m.Name + " data",
 			Detail: disk.String() + ", where it is: the node begins with an empty one",
@@ -356,7 +366,7 @@ func (d *builder) giveUp(m sized) []plan.Effect {
 }
 
 // onLostHost refuses work on a machine whose host was declared lost.
-func (w World) onLostHost(op string, m director.Machine) error {
+func (w worldHosts) onLostHost(op string, m director.Machine) error {
 	if !w.lost(m) {
 		return nil
 	}

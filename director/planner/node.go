@@ -30,7 +30,7 @@ func Node(w World, r plan.Request) (plan.Content, error) {
 	if err != nil {
 		return plan.Content{}, err
 	}
-	if err := w.checkHosts(r, machines); err != nil {
+	if err := w.hosts().checkHosts(r, machines); err != nil {
 		return plan.Content{}, err
 	}
 	if err := d.nodes(r, machines); err != nil {
@@ -349,7 +349,7 @@ func (d *draft) forgetMaster(out map[string]bool, needs []string) string {
 // rejoinAgain is node.rejoin. The balancers of the other masters have forgotten a master that was out; they learn of it
 // again.
 func (d *draft) rejoinAgain(m sized, back *[]sized, needs []string) (string, error) {
-	if err := d.w.upgraded("planner.node"); err != nil {
+	if err := d.w.upgrades().upgraded("planner.node"); err != nil {
 		return "", err
 	}
 	last, err := d.join(m, true, needs, group{})
@@ -380,7 +380,7 @@ func (w World) Behind() (runs, wants string) {
 }
 
 // upgraded refuses a cluster of which an upgrade is left half way, or waits.
-func (w World) upgraded(op string) error {
+func (w worldUpgrades) upgraded(op string) error {
 	runs, wants := w.Behind()
 	if runs == "" {
 		return nil
@@ -393,7 +393,7 @@ func (w World) upgraded(op string) error {
 }
 
 // halfUpgraded reports whether an upgrade has left the masters at several versions.
-func (w World) halfUpgraded() bool {
+func (w worldUpgrades) halfUpgraded() bool {
 	masters := w.masters()
 	for _, m := range masters {
 		if m.Kubernetes != masters[0].Kubernetes {
@@ -406,7 +406,7 @@ func (w World) halfUpgraded() bool {
 // join makes m a ready node: its VM, the preparation, the join itself. again also clears what an earlier membership of
 // the same name has left.
 func (d *draft) join(m sized, again bool, needs []string, in group) (string, error) {
-	if err := d.w.onLostHost("planner.node", m.Machine); err != nil {
+	if err := d.w.hosts().onLostHost("planner.node", m.Machine); err != nil {
 		return "", err
 	}
 	others := 0
@@ -428,7 +428,7 @@ func (d *draft) join(m sized, again bool, needs []string, in group) (string, err
 		name: name, id: "join", title: title, limit: []string{m.Name},
 		vars: map[string]any{"acting_master": d.acting(m.Name)}, estimate: joinTime,
 		effects: []plan.Effect{{Verb: "create", Object: "api", Name: "node/" + m.Name}},
-	}, []string{boot, d.agentTokens()}, in)
+	}, []string{boot, d.consul().agentTokens()}, in)
 	masters := []sized{}
 	for _, o := range d.masters {
 		masters = append(masters, d.w.sized(o))

@@ -26,7 +26,7 @@ func (d *draft) voices(m sized, out map[string]bool) voices {
 			continue
 		}
 		v.members++
-		if d.w.lost(o) {
+		if d.w.hosts().lost(o) {
 			continue
 		}
 		if d.w.Seen != nil && !d.fresh[o.Name] && (!d.w.Seen[o.Name].Ready || !d.w.Seen[o.Name].Etcd) {

@@ -58,22 +58,22 @@ func RestoreBackup(w World, r plan.Request) (plan.Content, error) {
 			b.Kubernetes, w.Release.Release.Kubernetes,
 		))
 	}
-	needs := d.recallKeys(masters)
+	needs := d.backups().recallKeys(masters)
 	if r.Restore.NewMasters {
 		var err error
-		if needs, err = d.newMasters(masters, workers, needs); err != nil {
+		if needs, err = d.backups().newMasters(masters, workers, needs); err != nil {
 			return plan.Content{}, err
 		}
 	}
-	needs = d.stage(masters, needs)
+	needs = d.backups().stage(masters, needs)
 	if !r.Restore.NewMasters && w.Blind == "" && len(w.Cluster.Cluster.Backup.Targets) > 0 {
 		// Behind the staging: it may be the one that the retention lets the backup go for.
 		needs = []string{d.backup("before "+string(plan.ClusterRestore), needs)}
 	}
-	last := d.restore(masters, workers, needs)
-	last = d.restored(masters, all, last)
+	last := d.backups().restore(masters, workers, needs)
+	last = d.backups().restored(masters, all, last)
 	if len(b.FormerKeys) > 0 {
-		d.encryptAgain(masters, []string{last})
+		d.keys().encryptAgain(masters, []string{last})
 	}
 	d.concerns(masters...)
 	d.Facts = encode(w.facts(all))
@@ -114,7 +114,7 @@ func (w World) checkRestore() error {
 }
 
 // stage lays the snapshot on each master.
-func (d *draft) stage(masters []sized, needs []string) []string {
+func (d backupDraft) stage(masters []sized, needs []string) []string {
 	b := d.w.Restore
 	var staged []string
 	for _, m := range masters {
@@ -135,7 +135,7 @@ func (d *draft) stage(masters []sized, needs []string) []string {
 }
 
 // restore replaces the data of etcd by the snapshot.
-func (d *draft) restore(masters, workers []sized, needs []string) string {
+func (d backupDraft) restore(masters, workers []sized, needs []string) string {
 	effects := []plan.Effect{{
 		Verb: "change", Object: "api", Name: d.Cluster,
 		Detail: "its state is that of the backup; the former data of etcd stays on the masters",
@@ -154,22 +154,22 @@ func (d *draft) restore(masters, workers []sized, needs []string) string {
 
 // recallKeys gives the masters the former keys that Secrets in the backup are encrypted with. They need not answer for
 // it: the restore starts their API servers again, and new masters get all keys with what else they get.
-func (d *draft) recallKeys(masters []sized) []string {
+func (d backupDraft) recallKeys(masters []sized) []string {
 	keys := d.w.Restore.FormerKeys
 	if len(keys) == 0 {
 		return nil
 	}
-	needs := []string{d.encryptionKey(
+	needs := []string{d.keys().encryptionKey(
 		step.EncryptionRecall, "Take up the former "+strings.Join(keys, ", ")+" for Secrets", keys, nil,
 	)}
 	if d.Request.Restore.NewMasters {
 		return needs
 	}
-	return []string{d.giveEncryptionKeys("read", "Have the masters decrypt with it", masters, needs)}
+	return []string{d.keys().giveEncryptionKeys("read", "Have the masters decrypt with it", masters, needs)}
 }
 
 // restored waits until all nodes are back.
-func (d *draft) restored(masters, all []sized, last string) string {
+func (d backupDraft) restored(masters, all []sized, last string) string {
 	var ready []string
 	if d.Request.Restore.NewMasters {
 		for _, m := range masters {
@@ -182,13 +182,13 @@ func (d *draft) restored(masters, all []sized, last string) string {
 			nodes = append(nodes, m)
 		}
 	}
-	cluster := d.w.clusterParams(d.w.endpoint(masters), nodes)
+	cluster := d.w.params().clusterParams(d.w.endpoint(masters), nodes)
 	return d.verify(d.allReady(cluster, 20*time.Second, append(ready, last)))
 }
 
 // newMasters makes the VMs of all masters again, with a control plane that is empty. The kubelets of the workers stop
 // before: they would end their pods, which an empty control plane does not know.
-func (d *draft) newMasters(masters, workers []sized, needs []string) ([]string, error) {
+func (d backupDraft) newMasters(masters, workers []sized, needs []string) ([]string, error) {
 	if err := startAgain(masters); err != nil {
 		return nil, err
 	}
@@ -206,7 +206,7 @@ func (d *draft) newMasters(masters, workers []sized, needs []string) ([]string, 
 	release, image := d.releasePush(), d.imageEnsure()
 	prepared, all := map[string]string{}, []string{}
 	for _, m := range masters {
-		if err := d.w.onLostHost("planner.restore", m.Machine); err != nil {
+		if err := d.w.hosts().onLostHost("planner.restore", m.Machine); err != nil {
 			return nil, err
 		}
 		d.Approvals = append(d.Approvals, "it recreates VM "+m.Name+": what is on its root disk is lost")
@@ -227,7 +227,7 @@ func (d *draft) newMasters(masters, workers []sized, needs []string) ([]string, 
 				Verb: "change", Object: "file", Name: m.Name,
 				Detail: "host name, registry trust, container runtime, time",
 			}},
-		}, []string{boot, release, d.agentTokens()}, group{})
+		}, []string{boot, release, d.consul().agentTokens()}, group{})
 		all = append(all, prepared[m.Name])
 	}
 	var before []string

@@ -43,7 +43,7 @@ type rollback struct {
 }
 
 // rollbackOf returns what m is rolled back to, or why it cannot be.
-func (w World) rollbackOf(m sized) (rollback, string) {
+func (w worldUpgrades) rollbackOf(m sized) (rollback, string) {
 	out := rollback{release: Release{w.Cluster.Cluster.Release, *w.Release.Release, w.Bundle}}
 	if m.Kubernetes != w.Release.Release.Kubernetes {
 		var ok bool
@@ -59,7 +59,7 @@ func (w World) rollbackOf(m sized) (rollback, string) {
 }
 
 // rollbacks returns what the workers are rolled back to if they fail, by name. It warns of those that cannot be.
-func (d *draft) rollbacks(workers []sized) map[string]rollback {
+func (d upgradeDraft) rollbacks(workers []sized) map[string]rollback {
 	out := map[string]rollback{}
 	if d.w.Cluster.Cluster.Maintenance.KeepFailed {
 		return out
@@ -72,7 +72,7 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 			out[m.Name] = rollback{snapshot: true}
 			continue
 		}
-		to, why := d.w.rollbackOf(m)
+		to, why := d.w.upgrades().rollbackOf(m)
 		if why == "" {
 			out[m.Name] = to
 			if d.strategy(m) == model.UpgradeInPlace {
@@ -104,20 +104,20 @@ func (d *draft) rollbacks(workers []sized) map[string]rollback {
 }
 
 // bySnapshot reports whether a snapshot is what worker m is rolled back to.
-func (d *draft) bySnapshot(m sized) bool {
+func (d upgradeDraft) bySnapshot(m sized) bool {
 	return d.strategy(m) == model.UpgradeInPlace &&
 		d.w.Cluster.Cluster.Maintenance.Rollback != model.RollbackRecreate
 }
 
 // formerImages brings the images that workers are rolled back to before anything is touched, and returns the steps.
-func (d *draft) formerImages(workers []sized, rollbacks map[string]rollback) []string {
+func (d upgradeDraft) formerImages(workers []sized, rollbacks map[string]rollback) []string {
 	var out []string
 	for _, m := range workers {
 		to, ok := rollbacks[m.Name]
 		if !ok || to.snapshot || d.strategy(m) == model.UpgradeReplace {
 			continue
 		}
-		former := d.in(d.w.rolledBack(to))
+		former := d.in(d.w.upgrades().rolledBack(to))
 		if former.w.image() == d.w.image() {
 			continue
 		}
@@ -131,18 +131,18 @@ func (d *draft) formerImages(workers []sized, rollbacks map[string]rollback) []s
 }
 
 // rolledBack returns the world in which the cluster's document asks for what the rollback leads to.
-func (w World) rolledBack(to rollback) World {
+func (w worldUpgrades) rolledBack(to rollback) World {
 	c := *w.Cluster.Cluster
 	c.Release, c.Image = to.release.Name, to.image.Document
 	w.Cluster.Cluster = &c
 	w.Release.Release, w.Bundle = &to.release.Release, to.release.Bundle
 	w.Image.Image = &to.image.Image
-	return w
+	return w.World
 }
 
 // toUndo returns the ids of what an upgrade of a worker does, from the step with the index on: what leaves its VM as it
 // is, and what does not. It leaves out what comes after the gate.
-func (d *draft) toUndo(first int) (drained, touched []string) {
+func (d upgradeDraft) toUndo(first int) (drained, touched []string) {
 	for _, s := range d.Steps[first:] {
 		switch {
 		case s.Kind == step.NetworkEnsure: // of all nodes
@@ -156,7 +156,7 @@ func (d *draft) toUndo(first int) (drained, touched []string) {
 }
 
 // snapshot adds a step of the kind that takes, reverts or deletes the snapshot of the plan.
-func (d *draft) snapshot(kind string, m sized, needs []string, in group) string {
+func (d upgradeDraft) snapshot(kind string, m sized, needs []string, in group) string {
 	titles := map[string]string{
 		step.SnapshotTake: "Take a snapshot of ", step.SnapshotRevert: "Revert to the snapshot of ",
 		step.SnapshotDelete: "Delete the snapshot of ",
@@ -180,7 +180,7 @@ func (d *draft) snapshot(kind string, m sized, needs []string, in group) string 
 
 // revert adds the steps that bring worker m back to its snapshot after those of its upgrade, of which the first has the
 // given index.
-func (d *draft) revert(m sized, masters []sized, first int, in group) {
+func (d upgradeDraft) revert(m sized, masters []sized, first int, in group) {
 	drained, touched := d.toUndo(first)
 	w := d.w
 	release := *w.Release.Release
@@ -189,7 +189,7 @@ func (d *draft) revert(m sized, masters []sized, first int, in group) {
 	former := d.in(w)
 	in.undoes = touched
 	last := d.snapshot(step.SnapshotRevert, m, nil, in)
-	last = former.booted(m, encode(w.vmParams(m)), []string{last}, in)
+	last = former.booted(m, encode(w.params().vmParams(m)), []string{last}, in)
 	last = former.ready(m, masters, "", []string{last}, in)
 	in.undoes = append(slices.Clone(drained), touched...)
 	last = former.uncordon(m, []string{last}, in)
@@ -198,9 +198,9 @@ func (d *draft) revert(m sized, masters []sized, first int, in group) {
 
 // rollBack adds the steps that recreate worker m as it was after those of its upgrade, of which the first has the
 // given index.
-func (d *draft) rollBack(m sized, masters []sized, to rollback, first int, in group) {
+func (d upgradeDraft) rollBack(m sized, masters []sized, to rollback, first int, in group) {
 	drained, touched := d.toUndo(first)
-	former := d.in(d.w.rolledBack(to))
+	former := d.in(d.w.upgrades().rolledBack(to))
 	in.undoes = touched
 	last := former.boot(m, []string{former.removeVM(m, nil, in)}, in)
 	join := playbook{
@@ -220,7 +220,7 @@ func (d *draft) rollBack(m sized, masters []sized, to rollback, first int, in gr
 // rollBackSwap adds the steps that roll a replacement back after its own, of which the first has the given index: the
 // old worker is used again, and its successor goes. Nothing rolls back once the old one is being taken out: its
 // successor is through its gate by then, and does the work.
-func (d *draft) rollBackSwap(m, successor sized, r plan.Request, first int, in group) {
+func (d upgradeDraft) rollBackSwap(m, successor sized, r plan.Request, first int, in group) {
 	var drained, joined, all []string
 	for _, s := range d.Steps[first:] {
 		class := s.Class()

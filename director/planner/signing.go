@@ -20,7 +20,7 @@ func RotateServiceAccountKey(w World, r plan.Request) (plan.Content, error) {
 		return plan.Content{}, err
 	}
 	name := w.Cluster.Metadata.Name
-	if err := w.upgraded(op); err != nil {
+	if err := w.upgrades().upgraded(op); err != nil {
 		return plan.Content{}, err
 	}
 	d := w.draft(plan.ClusterSigningKey)
@@ -28,22 +28,22 @@ func RotateServiceAccountKey(w World, r plan.Request) (plan.Content, error) {
 	var needs []string
 	key, begun := w.Signing.next()
 	if !begun {
-		needs = []string{d.signingKey(step.SigningAdd, "Make "+key+" for service account tokens", key, needs)}
+		needs = []string{d.keys().signingKey(step.SigningAdd, "Make "+key+" for service account tokens", key, needs)}
 	}
-	needs = d.saveDirector("add", "has "+key, needs)
-	needs = d.giveSigningKeys("accept", "Have %s accept tokens of "+key, masters, needs)
-	needs = []string{d.signingKey(step.SigningUse, "Choose "+key+" to sign tokens with", key, needs)}
-	needs = d.saveDirector("use", "signs with "+key, needs)
-	needs = d.giveSigningKeys("sign", "Have %s sign tokens with "+key, masters, needs)
+	needs = d.backups().saveDirector("add", "has "+key, needs)
+	needs = d.keys().giveSigningKeys("accept", "Have %s accept tokens of "+key, masters, needs)
+	needs = []string{d.keys().signingKey(step.SigningUse, "Choose "+key+" to sign tokens with", key, needs)}
+	needs = d.backups().saveDirector("use", "signs with "+key, needs)
+	needs = d.keys().giveSigningKeys("sign", "Have %s sign tokens with "+key, masters, needs)
 	needs = []string{d.play(playbook{
 		name: "service_account_tokens", subject: name, title: "Wait until no token of the former key is in use",
 		limit: names(masters), estimate: time.Hour,
 		effects: []plan.Effect{{Verb: "read", Object: "api", Name: name, Detail: "who may have tokens of which key"}},
 	}, needs, group{})}
-	needs = []string{d.signingKey(step.SigningDrop, "Forget the former key", "", needs)}
-	needs = d.giveSigningKeys("refuse", "Have %s refuse tokens of the former key", masters, needs)
+	needs = []string{d.keys().signingKey(step.SigningDrop, "Forget the former key", "", needs)}
+	needs = d.keys().giveSigningKeys("refuse", "Have %s refuse tokens of the former key", masters, needs)
 	up := slices.DeleteFunc(slices.Clone(all), func(m sized) bool { return !w.up(m.Name) })
-	d.allReady(w.clusterParams(w.endpoint(masters), up), 20*time.Second, needs)
+	d.allReady(w.params().clusterParams(w.endpoint(masters), up), 20*time.Second, needs)
 	d.warn("kubelets renew the tokens of pods, mostly within the hour, and the plan waits for it; pods that start " +
 		"after the change need no wait")
 	d.warn("tokens that were asked for by hand (kubectl create token) end with the former key, and the director " +
@@ -58,7 +58,7 @@ func RotateServiceAccountKey(w World, r plan.Request) (plan.Content, error) {
 	return d.done(), nil
 }
 
-func (d *draft) signingKey(do step.SigningVerb, title, key string, needs []string) string {
+func (d keyDraft) signingKey(do step.SigningVerb, title, key string, needs []string) string {
 	return d.add(plan.Step{
 		ID: step.SigningKey + "/" + string(do), Kind: step.SigningKey, Title: title, Needs: needs,
 		Params: encode(step.SigningParams{UID: d.w.Cluster.UID, Cluster: d.Cluster, Do: do, Key: key}),
@@ -70,7 +70,7 @@ func (d *draft) signingKey(do step.SigningVerb, title, key string, needs []strin
 }
 
 // giveSigningKeys gives the masters, one after another, the keys that the director has then. It returns the last step.
-func (d *draft) giveSigningKeys(id, title string, masters []sized, needs []string) []string {
+func (d keyDraft) giveSigningKeys(id, title string, masters []sized, needs []string) []string {
 	needs = slices.Clone(needs)
 	for _, m := range masters {
 		needs = []string{d.play(playbook{

@@ -16,7 +16,7 @@ func RotateSSHAuthority(w World, r plan.Request) (plan.Content, error) {
 	const op = "planner.rotate_ssh_authority"
 	_, all, err := w.rotatable(op)
 	if err == nil {
-		err = w.upgraded(op)
+		err = w.upgrades().upgraded(op)
 	}
 	if err != nil {
 		return plan.Content{}, err
@@ -35,15 +35,15 @@ func RotateSSHAuthority(w World, r plan.Request) (plan.Content, error) {
 	key, begun := w.SSHAuthorities.next()
 	var needs []string
 	if !begun {
-		needs = d.sshAuthority(step.SigningAdd, "Make the SSH authority "+key, key, needs)
+		needs = d.keys().sshAuthority(step.SigningAdd, "Make the SSH authority "+key, key, needs)
 	}
-	needs = d.saveDirector("add", "has "+key, needs)
-	needs = d.giveSSHAuthorities("trust", "Have all nodes trust "+key, all, needs)
-	needs = d.sshAuthority(step.SigningUse, "Log in by "+key, key, needs)
-	needs = d.saveDirector("use", "logs in by "+key, needs)
-	needs = d.giveSSHAuthorities("login", "Log in to all nodes by "+key, all, needs)
-	needs = d.sshAuthority(step.SigningDrop, "Forget the former SSH authority", "", needs)
-	d.giveSSHAuthorities("forget", "Have all nodes trust "+key+" alone", all, needs)
+	needs = d.backups().saveDirector("add", "has "+key, needs)
+	needs = d.keys().giveSSHAuthorities("trust", "Have all nodes trust "+key, all, needs)
+	needs = d.keys().sshAuthority(step.SigningUse, "Log in by "+key, key, needs)
+	needs = d.backups().saveDirector("use", "logs in by "+key, needs)
+	needs = d.keys().giveSSHAuthorities("login", "Log in to all nodes by "+key, all, needs)
+	needs = d.keys().sshAuthority(step.SigningDrop, "Forget the former SSH authority", "", needs)
+	d.keys().giveSSHAuthorities("forget", "Have all nodes trust "+key+" alone", all, needs)
 	d.warn("inventories that were exported before the change open no node after it; export them again")
 	d.concerns(all...)
 	d.Facts = encode(w.facts(all))
@@ -54,7 +54,7 @@ func RotateSSHAuthority(w World, r plan.Request) (plan.Content, error) {
 	return d.done(), nil
 }
 
-func (d *draft) sshAuthority(do step.SigningVerb, title, key string, needs []string) []string {
+func (d keyDraft) sshAuthority(do step.SigningVerb, title, key string, needs []string) []string {
 	return []string{d.add(plan.Step{
 		ID: step.SSHAuthority + "/" + string(do), Kind: step.SSHAuthority, Title: title, Needs: needs,
 		Params: encode(step.SigningParams{UID: d.w.Cluster.UID, Cluster: d.Cluster, Do: do, Key: key}),
@@ -67,7 +67,7 @@ func (d *draft) sshAuthority(do step.SigningVerb, title, key string, needs []str
 
 // giveSSHAuthorities gives all nodes the authorities that the director has then. Nothing restarts, so they need no
 // order.
-func (d *draft) giveSSHAuthorities(id, title string, nodes []sized, needs []string) []string {
+func (d keyDraft) giveSSHAuthorities(id, title string, nodes []sized, needs []string) []string {
 	return []string{d.play(playbook{
 		name: "ssh_authority", id: "ssh_" + id, subject: d.Cluster, title: title, limit: names(nodes),
 		estimate: 20 * time.Second,

@@ -13,16 +13,26 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
+// upgradeDraft plan upgrades, and how workers that fail them are rolled back.
+type upgradeDraft struct{ *draft }
+
+// worldUpgrades say what an upgrade would do to the nodes of a world.
+type worldUpgrades struct{ World }
+
+func (w World) upgrades() worldUpgrades { return worldUpgrades{w} }
+
+func (d *draft) upgrades() upgradeDraft { return upgradeDraft{d} }
+
 // Upgrade returns the plan that brings every member to the document's release, and to its image where the strategy
 // makes VMs from it: masters first and one by one, then workers in a window. It leaves alone what is there already, so
 // planning again resumes an upgrade that stopped half way. It does not touch machines that are no members, such as
 // nodes that were taken out for a time: they join at the new release afterwards. Errors: conflict for a downgrade, a
 // skipped minor, or a cluster in the middle of the change of an authority.
 func Upgrade(w World, r plan.Request) (plan.Content, error) {
-	if err := w.reachable(w.Release.Release.Kubernetes); err != nil {
+	if err := w.upgrades().reachable(w.Release.Release.Kubernetes); err != nil {
 		return plan.Content{}, err
 	}
-	if !w.halfUpgraded() { // one that has begun is finished whatever else has
+	if !w.upgrades().halfUpgraded() { // one that has begun is finished whatever else has
 		if err := w.settled("planner.upgrade", ""); err != nil {
 			return plan.Content{}, err
 		}
@@ -64,23 +74,23 @@ func newUpgrade(w World, r plan.Request) (*upgrade, error) {
 		d: w.draft(plan.ClusterUpgrade), request: r, target: w.Release.Release.Kubernetes, out: map[string]bool{},
 	}
 	u.d.Request = r
-	old := w.outdated()
+	old := w.upgrades().outdated()
 	u.oldMasters = mastersOf(old)
 	u.oldWorkers = old[len(u.oldMasters):]
 	for _, m := range w.members() {
 		u.all = append(u.all, w.sized(m))
 	}
 	u.masters = mastersOf(u.all)
-	u.rollbacks = u.d.rollbacks(u.oldWorkers)
+	u.rollbacks = u.d.upgrades().rollbacks(u.oldWorkers)
 	var err error
-	u.successors, err = u.d.successors(old)
+	u.successors, err = u.d.upgrades().successors(old)
 	return u, err
 }
 
 // bringImages brings all that the members are made from to where they need it, before any of them is touched.
 func (u *upgrade) bringImages() []string {
 	images := []string{u.d.releasePush(), u.d.imageEnsure()}
-	return append(images, u.d.formerImages(u.oldWorkers, u.rollbacks)...)
+	return append(images, u.d.upgrades().formerImages(u.oldWorkers, u.rollbacks)...)
 }
 
 // upgradeMasters upgrades the masters one after another.
@@ -110,7 +120,7 @@ func (u *upgrade) upgradeMaster(m sized, needs []string) (string, error) {
 	u.masters = append(
 		slices.DeleteFunc(slices.Clone(u.masters), func(o sized) bool { return o.Name == m.Name }), successor,
 	)
-	u.d.succeed(m, successor)
+	u.d.upgrades().succeed(m, successor)
 	if u.d.w.Cluster.Cluster.API.VIP.IsValid() {
 		last = u.d.balance(u.masters, u.gone, []string{last})
 	}
@@ -126,7 +136,7 @@ func (u *upgrade) upgradeShared(needs []string) []string {
 		!slices.ContainsFunc(u.oldWorkers, func(m sized) bool { return m.Kubernetes != u.target }) {
 		return needs
 	}
-	if n := len(u.masters); n > 0 && d.strategy(u.masters[n-1]) != model.UpgradeInPlace {
+	if n := len(u.masters); n > 0 && d.upgrades().strategy(u.masters[n-1]) != model.UpgradeInPlace {
 		// kubeadm brings CoreDNS and kube-proxy to the release only when it upgrades a master, and these have joined.
 		m := u.masters[n-1]
 		needs = []string{d.play(playbook{
@@ -145,7 +155,7 @@ func (u *upgrade) upgradeShared(needs []string) []string {
 // upgradeWorkers upgrades the workers in a window, and returns the last steps of all.
 func (u *upgrade) upgradeWorkers(needs []string) ([]string, error) {
 	if len(u.oldWorkers) > 0 {
-		needs = []string{u.d.traffic(u.masters, needs)}
+		needs = []string{u.d.upgrades().traffic(u.masters, needs)}
 	}
 	in := group{window: u.d.window()}
 	for i := range u.d.Windows {
@@ -167,26 +177,26 @@ func (u *upgrade) upgradeMember(m sized, needs []string, in group) (string, erro
 	to, canRollBack := u.rollbacks[m.Name]
 	if successor, ok := u.successors[m.Name]; ok {
 		u.all = append(u.all, successor)
-		return u.d.swap(m, successor, u.request, canRollBack, needs, in)
+		return u.d.upgrades().swap(m, successor, u.request, canRollBack, needs, in)
 	}
 	first := len(u.d.Steps)
 	last, err := u.upgradeByStrategy(m, needs, in)
 	switch {
 	case err != nil || !canRollBack:
 	case to.snapshot:
-		u.d.revert(m, u.masters, first, in)
+		u.d.upgrades().revert(m, u.masters, first, in)
 	default:
-		u.d.rollBack(m, u.masters, to, first, in)
+		u.d.upgrades().rollBack(m, u.masters, to, first, in)
 	}
 	return last, err
 }
 
 // upgradeByStrategy upgrades a member that keeps its name and its place: in place, or with a new root disk.
 func (u *upgrade) upgradeByStrategy(m sized, needs []string, in group) (string, error) {
-	if err := u.d.w.onLostHost("planner.upgrade", m.Machine); err != nil {
+	if err := u.d.w.hosts().onLostHost("planner.upgrade", m.Machine); err != nil {
 		return "", err
 	}
-	if u.d.strategy(m) == model.UpgradeReconstitute {
+	if u.d.upgrades().strategy(m) == model.UpgradeReconstitute {
 		return u.reconstitute(m, needs, in)
 	}
 	return u.upgradeInPlace(m, needs, in)
@@ -219,7 +229,7 @@ func (u *upgrade) upgradeInPlace(m sized, needs []string, in group) (string, err
 	ready := d.drain(m, u.request.Drain, needs, in)
 	bySnapshot := u.rollbacks[m.Name].snapshot
 	if bySnapshot {
-		ready = d.snapshot(step.SnapshotTake, m, []string{ready}, in)
+		ready = d.upgrades().snapshot(step.SnapshotTake, m, []string{ready}, in)
 	}
 	upgraded := d.play(playbook{
 		name: "upgrade_" + string(m.Role), id: "upgrade", title: "Upgrade " + m.Name + " to " + u.target,
@@ -232,7 +242,7 @@ func (u *upgrade) upgradeInPlace(m sized, needs []string, in group) (string, err
 	ready = d.ready(m, u.masters, "", []string{upgraded}, in)
 	last := d.uncordon(m, []string{ready}, in)
 	if bySnapshot {
-		last = d.snapshot(step.SnapshotDelete, m, []string{last}, in)
+		last = d.upgrades().snapshot(step.SnapshotDelete, m, []string{last}, in)
 	}
 	return last, nil
 }
@@ -245,7 +255,9 @@ func (u *upgrade) record(last []string) {
 		return replaced
 	})
 	verified := []string{d.verify(last...)}
-	d.record(w.clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.discover(newImage, verified)...)
+	d.record(
+		w.params().clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.consul().discover(newImage, verified)...,
+	)
 	facts := w.facts(mastersFirst(u.all))
 	facts.Former = u.former()
 	d.Facts = encode(facts)
@@ -273,7 +285,7 @@ func (u *upgrade) summarize() {
 		if successor, ok := u.successors[m.Name]; ok {
 			d.concerns(successor)
 			destroyed++
-		} else if d.strategy(m) == model.UpgradeReconstitute {
+		} else if d.upgrades().strategy(m) == model.UpgradeReconstitute {
 			emptied++
 		}
 	}
@@ -308,19 +320,19 @@ func (u *upgrade) former() map[string]step.ReleaseFacts {
 
 // traffic waits for the rollouts of kube-proxy and the pod network before workers are drained: a node whose kube-proxy
 // is just being exchanged does not see the pods move. They go from node to node.
-func (d *draft) traffic(masters []sized, needs []string) string {
+func (d upgradeDraft) traffic(masters []sized, needs []string) string {
 	nodes := time.Duration(len(d.w.members()))
 	return d.add(plan.Step{
 		ID: step.KubeTraffic + "/" +
 			d.Cluster, Kind: step.KubeTraffic, Title: "Wait until kube-proxy and the pod network are rolled out",
 		Needs:  needs,
-		Params: encode(d.w.clusterParams(d.w.endpoint(masters), nil)), Attempts: 3,
+		Params: encode(d.w.params().clusterParams(d.w.endpoint(masters), nil)), Attempts: 3,
 		Timeout: 10*time.Minute + nodes*time.Minute, Estimate: 10*time.Second + nodes*10*time.Second,
 	})
 }
 
 // succeed makes later steps act through the successor, because m no longer exists by then.
-func (d *draft) succeed(m, successor sized) {
+func (d upgradeDraft) succeed(m, successor sized) {
 	d.masters = append(
 		slices.DeleteFunc(slices.Clone(d.masters), func(o director.Machine) bool { return o.Name == m.Name }),
 		successor.Machine,
@@ -333,7 +345,7 @@ func (d *draft) succeed(m, successor sized) {
 
 // outdated returns the members that do not run the document's release, or whose VM was made from another image where
 // that matters. Members of a pool that the document does not have any more are left alone: they are to go.
-func (w World) outdated() []sized {
+func (w worldUpgrades) outdated() []sized {
 	c, target := w.Cluster.Cluster, w.Release.Release.Kubernetes
 	var out []sized
 	masters := len(w.masters())
@@ -352,7 +364,7 @@ func (w World) outdated() []sized {
 }
 
 // reachable refuses versions that members cannot go to: older ones, and those behind the next minor.
-func (w World) reachable(target string) error {
+func (w worldUpgrades) reachable(target string) error {
 	const op = "planner.upgrade"
 	members := w.members()
 	if len(members) == 0 {
@@ -383,9 +395,11 @@ func (w World) reachable(target string) error {
 
 // strategy is how m is upgraded. The only master of a cluster is upgraded in place, since etcd lives on it alone,
 // unless another one may come first.
-func (d *draft) strategy(m sized) string { return d.w.strategy(m.Machine, len(d.masters)) }
+func (d upgradeDraft) strategy(m sized) string {
+	return d.w.upgrades().strategy(m.Machine, len(d.masters))
+}
 
-func (w World) strategy(m director.Machine, masters int) string {
+func (w worldUpgrades) strategy(m director.Machine, masters int) string {
 	s := w.Cluster.Cluster.Maintenance.Strategy
 	if m.Role == director.RoleMaster && masters == 1 &&
 		(s != model.UpgradeReplace || !w.Cluster.Cluster.API.VIP.IsValid()) {
@@ -396,7 +410,7 @@ func (w World) strategy(m director.Machine, masters int) string {
 
 // successors returns the machine that follows each of old where the strategy makes a new one first, by the old one's
 // name.
-func (d *draft) successors(old []sized) (map[string]sized, error) {
+func (d upgradeDraft) successors(old []sized) (map[string]sized, error) {
 	taken := map[string]bool{}
 	serial := map[string]int{}
 	for _, m := range d.w.Machines {
@@ -432,7 +446,7 @@ func (d *draft) successors(old []sized) (map[string]sized, error) {
 
 // swap brings the successor of m into the cluster, and then takes m out. Both are one group of a window, with what
 // rolls it back if canRollBack.
-func (d *draft) swap(
+func (d upgradeDraft) swap(
 	m, successor sized, r plan.Request, canRollBack bool, needs []string, in group,
 ) (string, error) {
 	if err := d.quorumSwap(m); err != nil {

@@ -46,7 +46,7 @@ func (w World) up(node string) bool {
 		slices.ContainsFunc(w.Machines, func(
 			m director.Machine,
 		) bool {
-			return m.Name == node && m.Deleted.IsZero() && w.lost(m)
+			return m.Name == node && m.Deleted.IsZero() && w.hosts().lost(m)
 		}) {
 		return false
 	}

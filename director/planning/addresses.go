@@ -91,7 +91,7 @@ func mention(c *model.Cluster, m director.Machine, role string) string {
 // checkAddresses looks whether others use the addresses that the plan is to give away. That the ledger has not given
 // them to another machine, the planner has seen to; VMs that the hypervisor knows of and hosts on the network are
 // looked for here.
-func (s *Service) checkAddresses(
+func (s prechecks) checkAddresses(
 	ctx context.Context, w *snapshot.Snapshot, b hypervisor.Backend, list []claim,
 ) ([]director.Field, []AddressCheck, error) {
 	if len(list) == 0 {
@@ -147,7 +147,7 @@ func (s *Service) checkAddresses(
 }
 
 // ownersOf says which VM of another owner has the address, by the index of the claim.
-func (s *Service) ownersOf(
+func (s prechecks) ownersOf(
 	w *snapshot.Snapshot, list []claim, inventory []hypervisor.UsedAddress,
 ) map[int]string {
 	used := map[netip.Addr][]hypervisor.UsedAddress{}
@@ -184,7 +184,7 @@ func ourMACs(ctx context.Context, w *snapshot.Snapshot) (map[string]bool, error)
 }
 
 // inventory asks the hypervisor which addresses its VMs use; false if it does not tell.
-func (s *Service) inventory(ctx context.Context, b hypervisor.Backend) ([]hypervisor.UsedAddress, bool) {
+func (s prechecks) inventory(ctx context.Context, b hypervisor.Backend) ([]hypervisor.UsedAddress, bool) {
 	teller, ok := hypervisor.Capability[hypervisor.AddressTeller](b)
 	if !ok {
 		return nil, false

@@ -104,7 +104,7 @@ func TestAddressesInUse(t *testing.T) {
 	}
 	w.Machines = nil
 	list = claims(w, c, facts, map[string]bool{first.Name: true})
-	problems, looked, err := l.checkAddresses(ctx, l.Reader.Of(w), b, list)
+	problems, looked, err := l.prechecks().checkAddresses(ctx, l.Reader.Of(w), b, list)
 	if err != nil {
 		t.Fatal(err)
 	}

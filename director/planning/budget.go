@@ -25,7 +25,7 @@ func Allowances(name string, p *model.Provider, perHour int) []director.Allowanc
 
 // overBudget warns of a plan that makes more VMs than an allowance has in its span: it will wait on its way. The
 // warning is part of the plan, so it says nothing of what is left just now.
-func (s *Service) overBudget(name string, p *model.Provider, c plan.Content) []string {
+func (s prechecks) overBudget(name string, p *model.Provider, c plan.Content) []string {
 	count := 0
 	for _, s := range c.Steps {
 		if s.Kind == step.VMEnsure && !s.Back() {

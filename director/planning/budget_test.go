@@ -100,7 +100,7 @@ func TestPlansSayThatTheyWillWait(t *testing.T) {
 		},
 	} {
 		l.CreationsPerHour = perHour
-		if diff := cmp.Diff(want, l.overBudget("lab", &provider, c)); diff != "" {
+		if diff := cmp.Diff(want, l.prechecks().overBudget("lab", &provider, c)); diff != "" {
 			t.Error(diff)
 		}
 	}

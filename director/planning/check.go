@@ -37,18 +37,18 @@ func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (Ch
 	if err != nil {
 		return v, err
 	}
-	holder, err := s.holder(ctx, cluster, r.Operation)
+	holder, err := s.drills().holder(ctx, cluster, r.Operation)
 	if err != nil {
 		return v, err
 	}
 	if holder != "" {
 		add(s.Store.HeldBy(ctx, "planning.check", holder, cluster), doc.Ref().String())
 	}
-	r, err = s.newest(ctx, cluster, r)
+	r, err = s.drills().newest(ctx, cluster, r)
 	if err != nil {
 		return v, err
 	}
-	w, err := s.seen(ctx, cluster, r)
+	w, err := s.facts().seen(ctx, cluster, r)
 	if ctx.Err() != nil {
 		return v, ctx.Err()
 	}
@@ -69,10 +69,10 @@ func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (Ch
 		return v, ctx.Err()
 	}
 	if w.Image.Image != nil { // what can be told without a plan
-		v.Problems = append(v.Problems, s.checkImage(ctx, w.World)...)
+		v.Problems = append(v.Problems, s.prechecks().checkImage(ctx, w.World)...)
 	}
 	if w.Provider.Provider != nil && w.Cluster.Cluster != nil {
-		v.Problems = append(v.Problems, s.checkQuota(w, r.Operation)...)
+		v.Problems = append(v.Problems, s.prechecks().checkQuota(w, r.Operation)...)
 		_, err := w.VMs(ctx)
 		add(err, w.Provider.Ref().String())
 	}

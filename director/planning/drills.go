@@ -12,9 +12,14 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
+// drills look after the plans of restore drills.
+type drills struct{ *Service }
+
+func (s *Service) drills() drills { return drills{s} }
+
 // newest names the newest backup of the cluster in a request for a drill that names none. Damaged ones are left in: a
 // drill is there to say so.
-func (s *Service) newest(ctx context.Context, cluster string, r plan.Request) (plan.Request, error) {
+func (s drills) newest(ctx context.Context, cluster string, r plan.Request) (plan.Request, error) {
 	if r.Operation != plan.ClusterDrill || r.Restore.Backup != "" || s.Backups == nil {
 		return r, nil
 	}
@@ -38,7 +43,7 @@ func (s *Service) newest(ctx context.Context, cluster string, r plan.Request) (p
 
 // holder returns the plan that keeps one of the operation from being started, or "". A drill works on no node of the
 // cluster: it holds up nothing but another drill, and nothing else holds it up.
-func (s *Service) holder(ctx context.Context, cluster string, op plan.Operation) (string, error) {
+func (s drills) holder(ctx context.Context, cluster string, op plan.Operation) (string, error) {
 	if store.LaneOf(op) == store.LaneDrills {
 		return s.Store.Drilling(ctx, cluster)
 	}
@@ -58,12 +63,12 @@ func (s *Service) SettleDrills(ctx context.Context) error {
 	})
 	var all error
 	for _, id := range ids {
-		all = errors.Join(all, s.settleDrill(ctx, id))
+		all = errors.Join(all, s.drills().settleDrill(ctx, id))
 	}
 	return errors.Join(err, all)
 }
 
-func (s *Service) settleDrill(ctx context.Context, id string) error {
+func (s drills) settleDrill(ctx context.Context, id string) error {
 	const by = "director"
 	p, state, err := s.Store.Plan(ctx, id)
 	if err != nil {
@@ -87,7 +92,7 @@ func (s *Service) settleDrill(ctx context.Context, id string) error {
 }
 
 // drillMachines returns the machines of the drill that are still in the ledger.
-func (s *Service) drillMachines(ctx context.Context, p plan.Plan) ([]director.Machine, error) {
+func (s drills) drillMachines(ctx context.Context, p plan.Plan) ([]director.Machine, error) {
 	if len(p.Machines) == 0 {
 		return nil, nil
 	}
@@ -106,7 +111,7 @@ func (s *Service) drillMachines(ctx context.Context, p plan.Plan) ([]director.Ma
 }
 
 // mayDiscard refuses to give up the plan of a drill whose VM is still there: no other plan would delete it.
-func (s *Service) mayDiscard(ctx context.Context, id string) error {
+func (s drills) mayDiscard(ctx context.Context, id string) error {
 	p, state, err := s.Store.Plan(ctx, id)
 	if err != nil || p.Operation != plan.ClusterDrill || state.StartedAt.IsZero() {
 		return err
@@ -123,7 +128,7 @@ func (s *Service) mayDiscard(ctx context.Context, id string) error {
 
 // maySkip refuses to leave out a step of a drill: its VM would stay, or it would show nothing. Nor is one of a plan of
 // a director left out: the record would say of a VM what is not true.
-func (s *Service) maySkip(ctx context.Context, id string) error {
+func (s drills) maySkip(ctx context.Context, id string) error {
 	p, _, err := s.Store.Plan(ctx, id)
 	if err == nil && p.Operation.OnDirector() {
 		return director.Errorf(

@@ -17,13 +17,18 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 )
 
+// facts read what a plan freezes of the world.
+type facts struct{ *Service }
+
+func (s *Service) facts() facts { return facts{s} }
+
 // world reads everything that a plan of the cluster is made from.
-func (s *Service) world(ctx context.Context, cluster string) (planner.World, error) {
+func (s facts) world(ctx context.Context, cluster string) (planner.World, error) {
 	return s.Reader.World(ctx, cluster)
 }
 
 // seen is the world with a look at the cluster and the hypervisor, for requests that need one.
-func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
+func (s facts) seen(ctx context.Context, cluster string, r plan.Request) (*snapshot.Snapshot, error) {
 	if r.Operation.OnDirector() {
 		w, err := s.Reader.TakeDirector(ctx, cluster)
 		if err == nil && r.Operation == plan.DirectorUpgrade {
@@ -74,7 +79,7 @@ func (s *Service) seen(ctx context.Context, cluster string, r plan.Request) (*sn
 
 // sameUpgrade returns the id of the director's newest plan if that began the upgrade that its document asks for, and
 // did not bring it to its end.
-func (s *Service) sameUpgrade(ctx context.Context, w planner.World) (string, error) {
+func (s facts) sameUpgrade(ctx context.Context, w planner.World) (string, error) {
 	id, err := s.Store.NewestStarted(ctx, w.Cluster.Metadata.Name, store.LaneNodes)
 	if err != nil || id == "" {
 		return "", err
@@ -102,7 +107,7 @@ func meetsAuthorities(r plan.Request) bool {
 	return slices.Contains(planner.AuthorityOperations(), r.Operation)
 }
 
-func (s *Service) authorities(ctx context.Context, uid string) (map[string]planner.KeyNames, error) {
+func (s facts) authorities(ctx context.Context, uid string) (map[string]planner.KeyNames, error) {
 	trusted, former, err := s.Site.Authorities(ctx, uid)
 	if err != nil {
 		return nil, err
@@ -115,7 +120,7 @@ func (s *Service) authorities(ctx context.Context, uid string) (map[string]plann
 }
 
 // directorBackups reads where the director's schedules back it up. Errors: conflict for a target that is not there.
-func (s *Service) directorBackups(ctx context.Context) (planner.DirectorBackups, error) {
+func (s facts) directorBackups(ctx context.Context) (planner.DirectorBackups, error) {
 	docs, err := s.Store.Documents(ctx, model.KindSchedule)
 	if err != nil {
 		return planner.DirectorBackups{}, err
@@ -149,7 +154,7 @@ type Backups interface {
 }
 
 // restore looks the backup up. Errors: not_found, and conflict for one that does not fit the cluster.
-func (s *Service) restore(ctx context.Context, w planner.World, id string) (*planner.Restore, error) {
+func (s facts) restore(ctx context.Context, w planner.World, id string) (*planner.Restore, error) {
 	e, err := s.Backups.Get(ctx, id)
 	if err != nil {
 		return nil, err
@@ -184,7 +189,7 @@ type Certificates interface {
 }
 
 // lookAtCertificates looks at them for a plan that renews them. Its start compares with what was seen then.
-func (s *Service) lookAtCertificates(ctx context.Context, cluster string, r plan.Request) error {
+func (s facts) lookAtCertificates(ctx context.Context, cluster string, r plan.Request) error {
 	if r.Operation != plan.ClusterRotateCerts || s.Certificates == nil {
 		return nil
 	}
@@ -193,7 +198,7 @@ func (s *Service) lookAtCertificates(ctx context.Context, cluster string, r plan
 
 // Facts returns what playbooks know of the cluster. Errors: not_found, and conflict for a cluster without machines.
 func (s *Service) Facts(ctx context.Context, cluster string) (step.Facts, error) {
-	w, err := s.world(ctx, cluster)
+	w, err := s.facts().world(ctx, cluster)
 	if err != nil {
 		return step.Facts{}, err
 	}
@@ -212,7 +217,7 @@ func (s *Service) Facts(ctx context.Context, cluster string) (step.Facts, error)
 
 // declareLost writes down what the plan was started with: from then on the host is asked nothing. It belongs to the
 // transaction of the start.
-func (s *Service) declareLost(tx *store.Tx, p *plan.Plan, actor string) error {
+func (s facts) declareLost(tx *store.Tx, p *plan.Plan, actor string) error {
 	if p.Request.LostHost == "" {
 		return nil
 	}

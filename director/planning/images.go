@@ -16,7 +16,7 @@ import (
 
 // checkImage looks at the file of the cluster's image: there, whole, what its document says, and small enough for the
 // disks. A director that simulates takes any file.
-func (s *Service) checkImage(ctx context.Context, w planner.World) []director.Field {
+func (s prechecks) checkImage(ctx context.Context, w planner.World) []director.Field {
 	im := w.Image.Image
 	one := func(field, hint, format string, args ...any) []director.Field {
 		return []director.Field{imageField(w, field, hint, format, args...)}
@@ -124,7 +124,7 @@ func fits(w planner.World, virtual int64) []director.Field {
 }
 
 // imageFile returns where the file of the image is, with no link left to follow.
-func (s *Service) imageFile(im model.Image) (string, error) {
+func (s prechecks) imageFile(im model.Image) (string, error) {
 	path := s.Site.ImagePath(im)
 	if im.Source == "" {
 		return path, nil // imported: the director's own directory

@@ -107,7 +107,7 @@ func TestCheckImage(t *testing.T) {
 				test.edit(&w)
 			}
 			var got []string
-			for _, f := range ops.checkImage(t.Context(), w) {
+			for _, f := range ops.prechecks().checkImage(t.Context(), w) {
 				got = append(got, f.String())
 			}
 			if len(got) != len(test.wants) {

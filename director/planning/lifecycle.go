@@ -22,6 +22,11 @@ const (
 	ApprovalOther Approval = "other" // another person than the one who made it
 )
 
+// starts check a plan before its start, and start it.
+type starts struct{ *Service }
+
+func (s *Service) starts() starts { return starts{s} }
+
 // PlanAgain makes the plan again from what it was asked for, and from the world as it is now. The older plan is
 // discarded if it still waits. It is a conflict for a plan that was started, or that belongs to a campaign, which makes
 // its plans by itself.
@@ -85,10 +90,10 @@ func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with fu
 		return err
 	}
 	now := s.Now()
-	if err := s.startable(p, state, now); err != nil {
+	if err := s.starts().startable(p, state, now); err != nil {
 		return err
 	}
-	base, err := s.unmoved(ctx, p)
+	base, err := s.starts().unmoved(ctx, p)
 	if err != nil {
 		return err
 	}
@@ -100,10 +105,10 @@ func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with fu
 		if err := with(tx); err != nil {
 			return err
 		}
-		return s.begin(ctx, tx, p, &base, actor, now)
+		return s.starts().begin(ctx, tx, p, &base, actor, now)
 	})
 	if director.KindOf(err) == director.KindConflict {
-		if holder, herr := s.holder(ctx, p.Cluster, p.Operation); herr == nil && holder != "" && holder != id {
+		if holder, herr := s.drills().holder(ctx, p.Cluster, p.Operation); herr == nil && holder != "" && holder != id {
 			return s.Store.HeldBy(ctx, "planning.start", holder, p.Cluster)
 		}
 	}
@@ -111,7 +116,7 @@ func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with fu
 }
 
 // begin writes down what a start means, in its transaction.
-func (s *Service) begin(
+func (s starts) begin(
 	ctx context.Context, tx *store.Tx, p *plan.Plan, base *pinned, actor string, now time.Time,
 ) error {
 	if err := base.check(tx, p.ID); err != nil {
@@ -125,7 +130,7 @@ func (s *Service) begin(
 	if err != nil {
 		return err
 	}
-	if err := s.declareLost(tx, p, actor); err != nil {
+	if err := s.facts().declareLost(tx, p, actor); err != nil {
 		return err
 	}
 	if err := reserve(tx, p, now); err != nil {
@@ -148,7 +153,7 @@ func (s *Service) WantsApproval(p plan.Plan, state plan.State) bool {
 }
 
 // startable refuses a plan that has expired or waits for an approval.
-func (s *Service) startable(p plan.Plan, state plan.State, now time.Time) error {
+func (s starts) startable(p plan.Plan, state plan.State, now time.Time) error {
 	if err := s.unexpired(p, state, now); err != nil {
 		return err
 	}
@@ -163,7 +168,7 @@ func (s *Service) startable(p plan.Plan, state plan.State, now time.Time) error 
 }
 
 // unexpired refuses a plan that was made too long ago.
-func (s *Service) unexpired(p plan.Plan, state plan.State, now time.Time) error {
+func (s starts) unexpired(p plan.Plan, state plan.State, now time.Time) error {
 	if s.PlanLife > 0 && state.Status != plan.StatusDiscarded && now.After(p.CreatedAt.Add(s.PlanLife)) {
 		return director.Errorf(
 			director.KindConflict, "planning.start", "plan %s was made %s ago and has expired", p.ID,
@@ -193,12 +198,12 @@ func reserve(tx *store.Tx, p *plan.Plan, now time.Time) error {
 
 // unmoved makes the plan again and compares: the same content, or the world has moved. It returns what the comparison
 // was based on.
-func (s *Service) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
+func (s starts) unmoved(ctx context.Context, p plan.Plan) (pinned, error) {
 	base, err := pin(ctx, s.Store, p)
 	if err != nil {
 		return base, err
 	}
-	w, err := s.seen(ctx, p.Cluster, p.Request)
+	w, err := s.facts().seen(ctx, p.Cluster, p.Request)
 	if err != nil {
 		return base, err
 	}
@@ -229,10 +234,10 @@ func Difference(was, is plan.Plan) string {
 // Moved returns a conflict that says why the plan would not be started as it is: it has expired, or the world has
 // moved.
 func (s *Service) Moved(ctx context.Context, p plan.Plan, state plan.State) error {
-	if err := s.unexpired(p, state, s.Now()); err != nil {
+	if err := s.starts().unexpired(p, state, s.Now()); err != nil {
 		return err
 	}
-	_, err := s.unmoved(ctx, p)
+	_, err := s.starts().unmoved(ctx, p)
 	return err
 }
 
@@ -248,7 +253,7 @@ func sameHash(p plan.Plan, hash string) error {
 
 // supersede discards what was planned for the cluster and never started: it was made for a world that the new plan sees
 // better.
-func (s *Service) supersede(ctx context.Context, actor string, by *plan.Plan) error {
+func (s starts) supersede(ctx context.Context, actor string, by *plan.Plan) error {
 	ids, err := s.Store.Plans(ctx, store.PlanFilter{
 		Cluster: by.Cluster, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved},
 		Of: store.LaneOf(by.Operation),

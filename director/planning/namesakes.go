@@ -11,7 +11,7 @@ import (
 // namesakes tells which machines of the plan and of the cluster have their VMs, by name, and which names are taken by
 // VMs of others. A VM that a node leaves behind on another host is told apart by its stamp: the one that the plan
 // deletes, and one that was given up with its host.
-func (s *Service) namesakes(
+func (s prechecks) namesakes(
 	w planner.World, c plan.Content, facts step.Facts, vms []hypervisor.VM,
 ) (existing map[string]bool, problems []director.Field) {
 	existing = map[string]bool{}

@@ -131,18 +131,18 @@ func (s *Service) MakePlanWith(
 	if err := s.room(); err != nil {
 		return plan.View{}, err
 	}
-	if err := s.lookAtCertificates(ctx, cluster, r); err != nil {
+	if err := s.facts().lookAtCertificates(ctx, cluster, r); err != nil {
 		return plan.View{}, err
 	}
-	r, err := s.newest(ctx, cluster, r)
+	r, err := s.drills().newest(ctx, cluster, r)
 	if err != nil {
 		return plan.View{}, err
 	}
-	w, err := s.seen(ctx, cluster, r)
+	w, err := s.facts().seen(ctx, cluster, r)
 	if err != nil {
 		return plan.View{}, err
 	}
-	if holder, err := s.holder(ctx, cluster, r.Operation); err != nil {
+	if holder, err := s.drills().holder(ctx, cluster, r.Operation); err != nil {
 		return plan.View{}, err
 	} else if holder != "" {
 		return plan.View{}, s.Store.HeldBy(ctx, "planning.make", holder, cluster)
@@ -162,7 +162,7 @@ func (s *Service) MakePlanWith(
 	if len(p.Steps) == 0 {
 		return plan.View{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
 	}
-	if err := s.supersede(ctx, actor, &p); err != nil {
+	if err := s.starts().supersede(ctx, actor, &p); err != nil {
 		return plan.View{}, err
 	}
 	err = s.Store.Update(ctx, func(tx *store.Tx) error {
@@ -194,7 +194,7 @@ func (s *Service) content(ctx context.Context, w *snapshot.Snapshot, r plan.Requ
 
 // Try says what a plan for the request would be refused for. Nothing is stored.
 func (s *Service) Try(ctx context.Context, cluster string, r plan.Request) error {
-	w, err := s.seen(ctx, cluster, r)
+	w, err := s.facts().seen(ctx, cluster, r)
 	if err == nil {
 		_, err = s.content(ctx, w, r)
 	}
@@ -204,12 +204,12 @@ func (s *Service) Try(ctx context.Context, cluster string, r plan.Request) error
 // check makes the pre-check of a plan that makes VMs, and adds its warnings. What makes no VM needs no room, no image
 // and no quota.
 func (s *Service) check(ctx context.Context, w *snapshot.Snapshot, c *plan.Content) ([]AddressCheck, error) {
-	unsigned, problems := s.trusted(w.World, *c)
+	unsigned, problems := s.prechecks().trusted(w.World, *c)
 	c.Warnings = append(c.Warnings, unsigned...)
 	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == step.VMEnsure && !s.Back() }) {
 		return nil, director.Invalid(opPrecheck, unworkable(*c), problems)
 	}
-	warnings, looked, err := s.precheck(ctx, w, *c, problems)
+	warnings, looked, err := s.prechecks().precheck(ctx, w, *c, problems)
 	c.Warnings = append(c.Warnings, warnings...)
 	return looked, err
 }

@@ -19,9 +19,14 @@ import (
 // opPrecheck is the operation of the error that holds every problem of a plan.
 const opPrecheck = "planning.precheck"
 
+// prechecks find all that a plan would be refused for.
+type prechecks struct{ *Service }
+
+func (s *Service) prechecks() prechecks { return prechecks{s} }
+
 // precheck looks at everything that would stop the plan half way, and returns all problems, with those that were found
 // before, in one invalid error, each with the field and what to do (requirement A7). Warnings do not stop it.
-func (s *Service) precheck(
+func (s prechecks) precheck(
 	ctx context.Context, w *snapshot.Snapshot, c plan.Content, problems []director.Field,
 ) (warnings []string, looked []AddressCheck, err error) {
 	warnings, err = model.Validate(&w.Cluster.Document)
@@ -54,7 +59,7 @@ func (s *Service) precheck(
 }
 
 // checkIssuers says why outer authorities could not issue what the plan needs.
-func (s *Service) checkIssuers(ctx context.Context, c plan.Content) (out []director.Field) {
+func (s prechecks) checkIssuers(ctx context.Context, c plan.Content) (out []director.Field) {
 	if s.Outer == nil {
 		return nil
 	}
@@ -75,7 +80,7 @@ func (s *Service) checkIssuers(ctx context.Context, c plan.Content) (out []direc
 
 // checkQuota adds what the cluster needs to what the provider's other clusters have, and holds the cluster against its
 // own quota.
-func (s *Service) checkQuota(w *snapshot.Snapshot, op plan.Operation) []director.Field {
+func (s prechecks) checkQuota(w *snapshot.Snapshot, op plan.Operation) []director.Field {
 	p := w.Provider.Provider
 	if p.Quota == (model.Quota{}) && p.ClusterQuota == (model.Quota{}) {
 		return nil
@@ -109,7 +114,7 @@ func (s *Service) checkQuota(w *snapshot.Snapshot, op plan.Operation) []director
 }
 
 // checkProvider asks the hypervisor: reachable, room for what is new, and no stranger with one of our names.
-func (s *Service) checkProvider(
+func (s prechecks) checkProvider(
 	ctx context.Context, w *snapshot.Snapshot, c plan.Content, facts step.Facts,
 ) ([]director.Field, []AddressCheck, error) {
 	b, err := w.Backend(ctx)

@@ -46,7 +46,7 @@ func (s *Service) Preview(ctx context.Context, docs []model.Stored, cluster stri
 	if holder != "" {
 		v.add(s.Store.HeldBy(ctx, "planning.preview", holder, cluster), "Cluster/"+cluster)
 	}
-	w, err := with.seen(ctx, cluster, plan.Request{})
+	w, err := with.facts().seen(ctx, cluster, plan.Request{})
 	if ctx.Err() != nil {
 		return v, ctx.Err()
 	}
@@ -64,7 +64,7 @@ func (s *Service) Preview(ctx context.Context, docs []model.Stored, cluster stri
 	})
 	if changed {
 		v.Warnings = append(v.Warnings, w.Provider.Ref().String()+" is not stored so yet: its hosts were not asked")
-		v.Problems = append(v.Problems, with.checkQuota(w, "")...)
+		v.Problems = append(v.Problems, with.prechecks().checkQuota(w, "")...)
 	} else {
 		v.Addresses, err = with.check(ctx, w, &content)
 		v.add(err, "Cluster/"+cluster)

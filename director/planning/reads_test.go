@@ -146,7 +146,7 @@ func TestAPassReadsOnce(t *testing.T) {
 		Clusters: countedCluster{nodes: []kube.Node{{Name: "c000-w-1", Ready: true}}, count: count},
 		Bundles:  snapshot.Bundles{Dirs: l.Confine.Bundles, Gate: l.Env.Gate}, Director: l.Director,
 	})
-	s, err := l.seen(ctx, "c000", plan.Request{})
+	s, err := l.facts().seen(ctx, "c000", plan.Request{})
 	if err != nil {
 		t.Fatal(err)
 	}

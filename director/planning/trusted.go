@@ -11,7 +11,7 @@ import (
 
 // trusted looks at who signed what the plan brings to the registry and to providers. It warns of what is used without a
 // signature.
-func (s *Service) trusted(w planner.World, c plan.Content) (warnings []string, problems []director.Field) {
+func (s prechecks) trusted(w planner.World, c plan.Content) (warnings []string, problems []director.Field) {
 	makes := false
 	for _, st := range c.Steps {
 		makes = makes || st.Kind == step.ReleasePush || st.Kind == step.VMEnsure && !st.Back()

@@ -61,14 +61,14 @@ func (s *Service) move(ctx context.Context, actor, id string, m Move) error {
 	case VerbRetry:
 		return s.Engine.Retry(ctx, id, m.Step, actor)
 	case VerbSkip:
-		if err := s.maySkip(ctx, id); err != nil {
+		if err := s.drills().maySkip(ctx, id); err != nil {
 			return err
 		}
 		return s.Engine.Skip(ctx, id, m.Step, m.Reason, actor)
 	case VerbUndo:
 		return s.Engine.Undo(ctx, id, actor)
 	case VerbDiscard:
-		if err := s.mayDiscard(ctx, id); err != nil {
+		if err := s.drills().mayDiscard(ctx, id); err != nil {
 			return err
 		}
 		return s.Engine.Discard(ctx, id, actor, "")

@@ -129,7 +129,7 @@ func TestAdaptersInTheInventory(t *testing.T) {
 	plain.Nodes = []plan.MachineSpec{f.Nodes[0]}
 	f.Networks = map[string]model.Network{"front": p.NICs[0].Network, "nfs": p.NICs[1].Network}
 	key := func(string) (string, error) { return "", nil }
-	files, err := Env{}.inventory(f, inventory.Render, key)
+	files, err := Env{}.plays().inventory(f, inventory.Render, key)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -161,7 +161,7 @@ func TestAdaptersInTheInventory(t *testing.T) {
 		}
 	}
 	// Who has one adapter is told nothing of others.
-	if files, err = (Env{}).inventory(plain, inventory.Render, key); err != nil {
+	if files, err = (Env{}).plays().inventory(plain, inventory.Render, key); err != nil {
 		t.Fatal(err)
 	}
 	for path, text := range files {

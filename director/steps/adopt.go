@@ -29,7 +29,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 		).
 			WithHint("have the director make it: discard this plan and rejoin the node without a host key")
 	}
-	disks, err := e.dataDisks(ctx, p.VMParams)
+	disks, err := e.disk().dataDisks(ctx, p.VMParams)
 	if err != nil {
 		return err
 	}
@@ -55,7 +55,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 }
 
 // adoptedKey returns the host key of the VM made by others for the machine, and "" if its VM is our own.
-func (e Env) adoptedKey(ctx context.Context, machine string) (string, error) {
+func (e keySteps) adoptedKey(ctx context.Context, machine string) (string, error) {
 	key, err := keyring{e.Secrets, e.Sealer}.read(ctx, machine, SecretAdopted)
 	return string(key), err
 }
@@ -78,7 +78,7 @@ func (e vmSteps) disown(ctx context.Context, machine string) error {
 }
 
 // nodeKey returns the public host key with which the machine proves itself.
-func (e Env) nodeKey(ctx context.Context, machine string) (public string, adopted bool, err error) {
+func (e keySteps) nodeKey(ctx context.Context, machine string) (public string, adopted bool, err error) {
 	if public, err = e.adoptedKey(ctx, machine); err != nil || public != "" {
 		return public, public != "", err
 	}

@@ -19,7 +19,7 @@ const SecretConsulAgents = "consul-agents"
 
 // consulAgents makes and ends the tokens of the agents on a cluster's nodes. What is sealed here says what Consul is to
 // have, and is written first: a run that was killed, or a Consul that is away, leaves the rest to the next comparison.
-func (e Env) consulAgents(ctx context.Context, r plan.Run, p step.ConsulTokenParams) error {
+func (e consulSteps) consulAgents(ctx context.Context, r plan.Run, p step.ConsulTokenParams) error {
 	if e.Registrar == nil {
 		return nil
 	}
@@ -62,7 +62,7 @@ func (e Env) consulAgents(ctx context.Context, r plan.Run, p step.ConsulTokenPar
 
 // wantAgents returns what is to be sealed: a token for each machine of the plan, another one for all if they are
 // renewed, and the gossip key of now. A key that cannot be had is no obstacle where agents run with one.
-func (e Env) wantAgents(
+func (e consulSteps) wantAgents(
 	ctx context.Context, r plan.Run, p step.ConsulTokenParams, have director.ConsulAgents, known bool,
 ) (director.ConsulAgents, error) {
 	facts, err := e.facts.of(r.Plan)
@@ -177,7 +177,7 @@ func (e Env) SetConsulAgents(ctx context.Context, uid string, a *director.Consul
 
 // agentFiles returns what a machine is told of its agent of Consul at its first boot: no secret. The role consul_agent
 // finds the same there. A plan without facts, as those of a deletion are, has no agents.
-func (e Env) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error) {
+func (e consulSteps) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error) {
 	if r.Plan == nil || len(r.Plan.Facts) == 0 {
 		return nil, nil
 	}
@@ -197,7 +197,7 @@ func (e Env) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error
 }
 
 // agentVars adds the secrets of the agents of Consul to the variables of a run.
-func (e Env) agentVars(ctx context.Context, uid string, vars map[string]string) error {
+func (e consulSteps) agentVars(ctx context.Context, uid string, vars map[string]string) error {
 	agents, known, err := e.ConsulAgents(ctx, uid)
 	if err != nil || !known {
 		return err

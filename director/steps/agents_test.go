@@ -62,7 +62,7 @@ func (a *agentsOf) run(
 		Note: func(_ context.Context, note string) { a.notes = append(a.notes, note) },
 	}
 	p := step.ConsulTokenParams{ConsulParams: step.ConsulParams{Consul: consul, UID: "u1", Cluster: "demo"}, Do: verb}
-	failed := a.env.consulAgents(a.Context(), r, p)
+	failed := a.env.consul().consulAgents(a.Context(), r, p)
 	have, _, err := a.env.ConsulAgents(a.Context(), "u1")
 	if err != nil {
 		a.Fatal(err)
@@ -112,7 +112,7 @@ func TestConsulAgents(t *testing.T) {
 		t.Errorf("settled is %+v", settled)
 	}
 	vars := map[string]string{}
-	if err := a.env.agentVars(t.Context(), "u1", vars); err != nil {
+	if err := a.env.consul().agentVars(t.Context(), "u1", vars); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(vars["consul_agent_tokens"], `"w1":"`+renewed.Tokens["w1"].Secret.Reveal()) ||
@@ -171,7 +171,7 @@ func TestAgentFilesAtBoot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		files, err := env.agentFiles(r, p.Machine)
+		files, err := env.consul().agentFiles(r, p.Machine)
 		if err != nil {
 			t.Fatal(err)
 		}

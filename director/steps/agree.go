@@ -25,7 +25,7 @@ const namedPods = 10
 
 // authorityAgree waits for a person before another authority signs, while pods run that may not trust it, and before
 // the former one goes, in any case. To retry the step is to agree.
-func (e Env) authorityAgree(ctx context.Context, r plan.Run, p step.AgreeParams) error {
+func (e keySteps) authorityAgree(ctx context.Context, r plan.Run, p step.AgreeParams) error {
 	const op = "authority.agree"
 	a, err := e.agreement(ctx, r, p.Since)
 	if err != nil {
@@ -40,7 +40,7 @@ func (e Env) authorityAgree(ctx context.Context, r plan.Run, p step.AgreeParams)
 		old, err = api.OldTrust(ctx, a.published, a.begun)
 		return "", err
 	}
-	if err := (kubeSteps{e}).await(ctx, r, p.UID, p.Cluster, p.Endpoint, look); err != nil {
+	if err := (kubeSteps{e.Env}).await(ctx, r, p.UID, p.Cluster, p.Endpoint, look); err != nil {
 		return err
 	}
 	retry := "directorctl retry " + r.Plan.ID
@@ -75,7 +75,7 @@ type agreement struct {
 	by               string // who has had the plan go on after it had asked; "" for no one
 }
 
-func (e Env) agreement(ctx context.Context, r plan.Run, publishes string) (a agreement, err error) {
+func (e keySteps) agreement(ctx context.Context, r plan.Run, publishes string) (a agreement, err error) {
 	asked := false
 	for after := int64(0); ; {
 		events, err := e.Journal.Events(ctx, r.Plan.ID, after, eventsPerPage)

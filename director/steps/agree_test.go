@@ -95,7 +95,7 @@ func TestAgreementToAnotherAuthority(t *testing.T) {
 			env.Journal = tt.journal
 			r := quietRun()
 			r.Plan, r.Step = &plan.Plan{ID: "p1"}, plan.Step{ID: asks}
-			err := env.authorityAgree(t.Context(), r, step.AgreeParams{
+			err := env.keys().authorityAgree(t.Context(), r, step.AgreeParams{
 				UID: "u", Cluster: "demo", Endpoint: "127.0.0.1:6443", Authority: "cluster", Name: "key2", Do: tt.do,
 				Since: published,
 			})

@@ -14,6 +14,11 @@ import (
 // SecretAuthorities are the authorities of a cluster that were changed; the first ones are in SecretPKI.
 const SecretAuthorities = "authorities"
 
+// keySteps change the keys, certificates and authorities of clusters and their nodes.
+type keySteps struct{ Env }
+
+func (e Env) keys() keySteps { return keySteps{e} }
+
 // Authorities returns the names of the authorities of the cluster by purpose (cluster, etcd, front-proxy): those that
 // are trusted, the one that signs first, and those that were. Errors: not_found before a plan made them.
 func (e Env) Authorities(ctx context.Context, uid string) (trusted, former map[string][]string, err error) {
@@ -21,7 +26,7 @@ func (e Env) Authorities(ctx context.Context, uid string) (trusted, former map[s
 	if err != nil {
 		return nil, nil, err
 	}
-	changed, err := e.changedAuthorities(ctx, uid)
+	changed, err := e.keys().changedAuthorities(ctx, uid)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,7 +47,7 @@ func (e Env) EndedAuthorities(ctx context.Context, uid string, now time.Time) (m
 	if err != nil {
 		return nil, err
 	}
-	changed, err := e.changedAuthorities(ctx, uid)
+	changed, err := e.keys().changedAuthorities(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +78,7 @@ type Outer interface {
 
 // issue has an authority issued for the plan's cluster. One that a former run has had issued, and did not keep, is of
 // no use to anyone: its key is gone.
-func (e Env) issue(ctx context.Context, r plan.Run, issuer, subject string) (pki.Pair, error) {
+func (e keySteps) issue(ctx context.Context, r plan.Run, issuer, subject string) (pki.Pair, error) {
 	if e.Outer == nil {
 		return pki.Pair{}, director.Errorf(
 			director.KindConflict, "authority.issue", "this director asks no outer authorities",
@@ -120,7 +125,7 @@ func needOf(f step.Facts) pki.Need {
 }
 
 // changedAuthorities returns the authorities of the cluster that were changed, none at first.
-func (e Env) changedAuthorities(ctx context.Context, uid string) (pki.Authorities, error) {
+func (e keySteps) changedAuthorities(ctx context.Context, uid string) (pki.Authorities, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretAuthorities)
 	if err != nil || sealed == nil {
 		return pki.Authorities{}, err
@@ -129,7 +134,7 @@ func (e Env) changedAuthorities(ctx context.Context, uid string) (pki.Authoritie
 }
 
 // authority changes an authority that the director gives to the nodes. They get it by plays afterwards.
-func (e Env) authority(ctx context.Context, r plan.Run, p step.AuthorityParams) error {
+func (e keySteps) authority(ctx context.Context, r plan.Run, p step.AuthorityParams) error {
 	present, err := e.ClusterPKI(ctx, p.UID)
 	if err != nil {
 		return err

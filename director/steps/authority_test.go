@@ -66,7 +66,7 @@ func TestOuterAuthorityIssues(t *testing.T) {
 	env, outer, run := issuing(t, doc)
 	for range 2 {
 		p := step.ClusterParams{UID: "c1", Name: "demo", Document: doc}
-		if err := env.clusterPKI(t.Context(), run, p); err != nil {
+		if err := env.keys().clusterPKI(t.Context(), run, p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -104,7 +104,7 @@ func TestOuterAuthorityIssues(t *testing.T) {
 		p := step.AuthorityParams{
 			UID: "c1", Cluster: "demo", Authority: "front-proxy", Do: do, Name: "key2", Issuer: "corp",
 		}
-		if err := env.authority(t.Context(), run, p); err != nil {
+		if err := env.keys().authority(t.Context(), run, p); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +127,7 @@ func TestOuterAuthorityFails(t *testing.T) {
 		"is away":        {director.Errorf(director.KindUnavailable, "test", "away"), plan.Retry},
 	} {
 		outer.fails = tt.err
-		err := classify(env.clusterPKI(t.Context(), run, p))
+		err := classify(env.keys().clusterPKI(t.Context(), run, p))
 		if err == nil || plan.OutcomeOf(err).Kind != tt.want || plan.OutcomeOf(err).Text == "" {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -136,7 +136,7 @@ func TestOuterAuthorityFails(t *testing.T) {
 		t.Errorf("half of the authorities are kept: %v", err)
 	}
 	outer.fails = nil
-	if err := env.clusterPKI(t.Context(), run, p); err != nil {
+	if err := env.keys().clusterPKI(t.Context(), run, p); err != nil {
 		t.Errorf("when it is back: %v", err)
 	}
 }

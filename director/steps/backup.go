@@ -44,6 +44,11 @@ type Transfer interface {
 	Stream(ctx context.Context, m director.Machine, hostKey, script string, in io.Reader, out io.Writer) error
 }
 
+// backupSteps make backups of clusters, restore them, and try them in drills.
+type backupSteps struct{ Env }
+
+func (e Env) backup() backupSteps { return backupSteps{e} }
+
 // Stream implements Transfer.
 func (s sshNodes) Stream(
 	ctx context.Context, m director.Machine, hostKey, script string, in io.Reader, out io.Writer,
@@ -80,7 +85,7 @@ type takenSnapshot struct {
 }
 
 // backupStore brings the snapshot that was taken on one of the masters into the target.
-func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) error {
+func (e backupSteps) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) error {
 	facts, err := e.facts.of(r.Plan)
 	if err != nil {
 		return plan.Abort(err)
@@ -118,13 +123,13 @@ func (e Env) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) e
 }
 
 // findSnapshot looks for the newest snapshot on the masters. Masters that do not answer have none.
-func (e Env) findSnapshot(
+func (e backupSteps) findSnapshot(
 	ctx context.Context, masters []plan.MachineSpec,
 ) (from director.Machine, hostKey string, newest takenSnapshot, err error) {
 	var silent error
 	for _, spec := range masters {
 		m := spec.Row()
-		key, _, err := e.nodeKey(ctx, m.ID)
+		key, _, err := e.keys().nodeKey(ctx, m.ID)
 		if err != nil {
 			return from, "", newest, err
 		}

@@ -34,8 +34,13 @@ type Registrar interface {
 	EndAgents(ctx context.Context, consul, uid string) error
 }
 
+// consulSteps register clusters in Consuls, and install the agents of nodes.
+type consulSteps struct{ Env }
+
+func (e Env) consul() consulSteps { return consulSteps{e} }
+
 // consulRegister writes the entries of a cluster that has just come up.
-func (e Env) consulRegister(ctx context.Context, r plan.Run, p step.ConsulParams) error {
+func (e consulSteps) consulRegister(ctx context.Context, r plan.Run, p step.ConsulParams) error {
 	if e.Registrar == nil {
 		return nil
 	}
@@ -43,7 +48,7 @@ func (e Env) consulRegister(ctx context.Context, r plan.Run, p step.ConsulParams
 }
 
 // consulDeregister removes the entries of a cluster whose VMs are gone.
-func (e Env) consulDeregister(ctx context.Context, r plan.Run, p step.ConsulParams) error {
+func (e consulSteps) consulDeregister(ctx context.Context, r plan.Run, p step.ConsulParams) error {
 	if e.Registrar == nil {
 		return nil
 	}
@@ -61,7 +66,7 @@ func left(ctx context.Context, r plan.Run, what string, p step.ConsulParams, err
 
 // consulToken makes and ends tokens of the cluster's sync. What is sealed here says what Consul is to have, and is
 // written first: a run that was killed, or a Consul that is away, leaves the rest to the next comparison.
-func (e Env) consulToken(ctx context.Context, r plan.Run, p step.ConsulTokenParams) error {
+func (e consulSteps) consulToken(ctx context.Context, r plan.Run, p step.ConsulTokenParams) error {
 	if e.Registrar == nil {
 		return nil
 	}
@@ -104,7 +109,9 @@ func freshToken(p step.ConsulTokenParams, planID string) director.ConsulToken {
 }
 
 // makeToken brings the token to Consul. A missing right is said at once; a Consul that is away gets it later.
-func (e Env) makeToken(ctx context.Context, r plan.Run, p step.ConsulTokenParams, t director.ConsulToken) error {
+func (e consulSteps) makeToken(
+	ctx context.Context, r plan.Run, p step.ConsulTokenParams, t director.ConsulToken,
+) error {
 	for {
 		if err := e.setConsulToken(ctx, p.UID, t); err != nil {
 			return err
@@ -155,7 +162,7 @@ func (e Env) ConsulToken(ctx context.Context, uid string) (director.ConsulToken,
 }
 
 // setConsulToken keeps what the sync of the cluster with that uid is known by in Consul.
-func (e Env) setConsulToken(ctx context.Context, uid string, t director.ConsulToken) error {
+func (e consulSteps) setConsulToken(ctx context.Context, uid string, t director.ConsulToken) error {
 	plain, err := json.Marshal(sealedToken{t.Consul, t.Accessor, t.Secret.Reveal(), t.Rules, t.Plan, t.Former})
 	if err != nil {
 		return err

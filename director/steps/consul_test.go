@@ -52,7 +52,9 @@ func TestConsulIsAway(t *testing.T) {
 	a := &away{}
 	e := Env{Registrar: a}
 	p := step.ConsulParams{Consul: "dc1", UID: "u1", Cluster: "demo"}
-	for _, do := range []func(context.Context, plan.Run, step.ConsulParams) error{e.consulRegister, e.consulDeregister} {
+	for _, do := range []func(context.Context, plan.Run, step.ConsulParams) error{
+		e.consul().consulRegister, e.consul().consulDeregister,
+	} {
 		if err := do(t.Context(), run, p); err != nil {
 			t.Error(err)
 		}
@@ -62,10 +64,10 @@ func TestConsulIsAway(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if err := e.consulRegister(ctx, run, p); err == nil {
+	if err := e.consul().consulRegister(ctx, run, p); err == nil {
 		t.Error("a run that is ended counts as done")
 	}
-	if err := (Env{}).consulRegister(t.Context(), run, p); err != nil {
+	if err := (Env{}).consul().consulRegister(t.Context(), run, p); err != nil {
 		t.Errorf("a director that simulates: %v", err)
 	}
 }
@@ -124,7 +126,7 @@ func TestConsulToken(t *testing.T) {
 		p := step.ConsulTokenParams{
 			ConsulParams: step.ConsulParams{Consul: consul, UID: "u1", Cluster: "demo"}, Do: verb, Rules: "rules",
 		}
-		if err := e.consulToken(t.Context(), run(plan), p); err != nil {
+		if err := e.consul().consulToken(t.Context(), run(plan), p); err != nil {
 			t.Fatal(err)
 		}
 		have, _, err := e.ConsulToken(t.Context(), "u1")
@@ -164,7 +166,7 @@ func TestConsulToken(t *testing.T) {
 		t.Errorf("a Consul without ACLs: %+v", none)
 	}
 	c.err = director.Errorf(director.KindForbidden, "test", "the director may not make tokens")
-	if err := e.consulToken(t.Context(), run("p8"), step.ConsulTokenParams{
+	if err := e.consul().consulToken(t.Context(), run("p8"), step.ConsulTokenParams{
 		ConsulParams: step.ConsulParams{Consul: "dc1", UID: "u1"}, Do: step.TokenMake,
 	}); director.KindOf(err) != director.KindForbidden {
 		t.Errorf("a right that is missing: %v", err)

@@ -68,9 +68,9 @@ func (e directorSteps) handlers() map[string]plan.Handler {
 		step.DirectorReady:  handler(e.ready),
 		step.DirectorRecord: plan.Recording{Handler: handler(e.record)},
 		step.DirectorForget: handler(e.forget),
-		step.CopyMake:       handler(e.copyMake),
-		step.CopyRestore:    handler(e.copyRestore),
-		step.CopyDelete:     handler(e.copyDelete),
+		step.CopyMake:       handler(e.disk().copyMake),
+		step.CopyRestore:    handler(e.disk().copyRestore),
+		step.CopyDelete:     handler(e.disk().copyDelete),
 	}
 }
 
@@ -203,7 +203,7 @@ func (e directorSteps) steadyAt(ctx context.Context, r plan.Run, p step.Director
 // afterwards that it is well again. It asks for the certificate that director.ready asks for.
 func (e directorSteps) check(ctx context.Context, r plan.Run, p step.DirectorParams) error {
 	const op = "director.check"
-	if _, err := e.copyOf(ctx, r, p.Machine); err != nil {
+	if _, err := e.disk().copyOf(ctx, r, p.Machine); err != nil {
 		return err
 	}
 	f, err := e.knownFirstBoot(ctx, p.Machine.ID)

@@ -18,7 +18,7 @@ type DirectorBackups interface {
 
 // directorBackup makes a backup of the director, so that one that is restored knows the keys that nodes are given next.
 // Run again, it makes another one. Without it the nodes are not touched until a person says so.
-func (e Env) directorBackup(ctx context.Context, r plan.Run, p step.DirectorBackupParams) error {
+func (e backupSteps) directorBackup(ctx context.Context, r plan.Run, p step.DirectorBackupParams) error {
 	if e.DirectorBackups == nil {
 		return director.Errorf(director.KindConflict, step.DirectorBackup, "this director makes no backups of itself")
 	}

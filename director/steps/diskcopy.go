@@ -22,7 +22,7 @@ func (c diskCopy) id() string { return director.DiskID(c.to.Machine, director.Da
 
 // copyOf returns the plan's copy of the machine's data disk, whether it is made or not. Errors: invalid if the provider
 // cannot copy disks.
-func (e vmSteps) copyOf(ctx context.Context, r plan.Run, m plan.MachineSpec) (diskCopy, error) {
+func (e diskSteps) copyOf(ctx context.Context, r plan.Run, m plan.MachineSpec) (diskCopy, error) {
 	b, err := e.backend(ctx, m.Provider)
 	if err != nil {
 		return diskCopy{}, err
@@ -39,7 +39,7 @@ func (e vmSteps) copyOf(ctx context.Context, r plan.Run, m plan.MachineSpec) (di
 }
 
 // copyMake copies the data disk of the machine, whose VM is gone. The copy is written down before it is made.
-func (e vmSteps) copyMake(ctx context.Context, r plan.Run, p step.CopyParams) error {
+func (e diskSteps) copyMake(ctx context.Context, r plan.Run, p step.CopyParams) error {
 	m := p.Machine
 	c, err := e.copyOf(ctx, r, m)
 	if err != nil {
@@ -60,7 +60,7 @@ func (e vmSteps) copyMake(ctx context.Context, r plan.Run, p step.CopyParams) er
 
 // copyRestore gives the data disk the content of the plan's copy again. The machine has no VM then. It is safe to
 // repeat until the machine has one: what was written since the copy is lost each time.
-func (e vmSteps) copyRestore(ctx context.Context, r plan.Run, p step.CopyParams) error {
+func (e diskSteps) copyRestore(ctx context.Context, r plan.Run, p step.CopyParams) error {
 	c, err := e.copyOf(ctx, r, p.Machine)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func (e vmSteps) copyRestore(ctx context.Context, r plan.Run, p step.CopyParams)
 
 // copyDelete deletes the plan's copy, which may not be there. What it was made for is done by then, so that a failure
 // is a person's to see and nothing goes back for it.
-func (e vmSteps) copyDelete(ctx context.Context, r plan.Run, p step.CopyParams) error {
+func (e diskSteps) copyDelete(ctx context.Context, r plan.Run, p step.CopyParams) error {
 	c, err := e.copyOf(ctx, r, p.Machine)
 	if err == nil {
 		err = c.volumes.DeleteVolume(ctx, c.to, director.DataDiskSerial)

@@ -25,8 +25,13 @@ type Disks interface {
 	ForgetDisk(ctx context.Context, id string) error
 }
 
+// diskSteps do what concerns the disks of VMs: those that outlive them, and their copies.
+type diskSteps struct{ vmSteps }
+
+func (s vmSteps) disk() diskSteps { return diskSteps{s} }
+
 // takeDisk makes the kept disk that the plan names the machine's, before a VM is made with it.
-func (e vmSteps) takeDisk(ctx context.Context, p step.VMParams) error {
+func (e diskSteps) takeDisk(ctx context.Context, p step.VMParams) error {
 	if p.TakeDisk == "" || e.Disks == nil {
 		return nil
 	}
@@ -34,7 +39,7 @@ func (e vmSteps) takeDisk(ctx context.Context, p step.VMParams) error {
 }
 
 // taken are the disks that the machine took over.
-func (e vmSteps) taken(ctx context.Context, machine string) ([]director.KeptDisk, error) {
+func (e diskSteps) taken(ctx context.Context, machine string) ([]director.KeptDisk, error) {
 	if e.Disks == nil {
 		return nil, nil
 	}
@@ -42,7 +47,7 @@ func (e vmSteps) taken(ctx context.Context, machine string) ([]director.KeptDisk
 }
 
 // dataDisks are the data disks of the machine: its own, or in its place the one that it took over.
-func (e vmSteps) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.Disk, error) {
+func (e diskSteps) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.Disk, error) {
 	taken, err := e.taken(ctx, p.Machine.ID)
 	if err != nil {
 		return nil, err
@@ -58,7 +63,7 @@ func (e vmSteps) dataDisks(ctx context.Context, p step.VMParams) ([]hypervisor.D
 }
 
 // guestDisk is how the guest finds its data disk.
-func (e vmSteps) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.DataDisk {
+func (e diskSteps) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.DataDisk {
 	i := slices.IndexFunc(disks, func(d hypervisor.Disk) bool { return d.Serial == director.DataDiskSerial })
 	if i < 0 {
 		return nil
@@ -71,7 +76,7 @@ func (e vmSteps) guestDisk(p step.VMParams, disks []hypervisor.Disk) *cloudinit.
 }
 
 // mountDisk mounts the data disk of a VM that was told nothing about it at boot.
-func (e vmSteps) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
+func (e diskSteps) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key string) error {
 	disks, err := e.dataDisks(ctx, p)
 	if err != nil {
 		return err
@@ -85,7 +90,7 @@ func (e vmSteps) mountDisk(ctx context.Context, r plan.Run, p step.VMParams, key
 }
 
 // member tells whether the machine is a node of its cluster.
-func (e vmSteps) member(ctx context.Context, machine string) (bool, error) {
+func (e diskSteps) member(ctx context.Context, machine string) (bool, error) {
 	if e.Disks == nil {
 		return false, nil
 	}
@@ -95,7 +100,7 @@ func (e vmSteps) member(ctx context.Context, machine string) (bool, error) {
 
 // outliving are the disks that outlive the machine's VMs: those that others have attached, and if the machine goes for
 // good its data disks too, whether it has a VM or not.
-func (e vmSteps) outliving(
+func (e diskSteps) outliving(
 	ctx context.Context, r plan.Run, b hypervisor.Backend, vms []hypervisor.VM, p step.VMParams, forGood bool,
 ) ([]director.KeptDisk, error) {
 	m := p.Machine
@@ -140,7 +145,7 @@ func (e vmSteps) outliving(
 }
 
 // foreignDisks are the disks of the VMs that the director did not make, each described like kept.
-func (e vmSteps) foreignDisks(
+func (e diskSteps) foreignDisks(
 	ctx context.Context, b hypervisor.Backend, vms []hypervisor.VM, kept director.KeptDisk,
 ) ([]director.KeptDisk, error) {
 	teller, ok := hypervisor.Capability[hypervisor.DiskTeller](b)
@@ -169,7 +174,7 @@ func (e vmSteps) foreignDisks(
 }
 
 // dropDisks deletes those of the disks that the plan names, and tells which are kept.
-func (e vmSteps) dropDisks(
+func (e diskSteps) dropDisks(
 	ctx context.Context, r plan.Run, b hypervisor.Backend, p step.VMParams, left []director.KeptDisk,
 ) error {
 	volumes, able := hypervisor.Capability[hypervisor.Volumes](b)

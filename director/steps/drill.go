@@ -17,14 +17,14 @@ import (
 
 // drillKeys makes authorities for the VM of a drill, and lends it the keys that Secrets in the backup are encrypted
 // with. It has no other key of the cluster: neither its authorities nor its passwords.
-func (e Env) drillKeys(ctx context.Context, r plan.Run, p step.DrillParams) error {
+func (e backupSteps) drillKeys(ctx context.Context, r plan.Run, p step.DrillParams) error {
 	if err := e.Backups.BeginDrill(ctx, backup.Drill{
 		Plan: r.Plan.ID, Cluster: p.Cluster, ClusterUID: p.UID, Backup: p.Backup, Began: e.Now(),
 	}); err != nil {
 		return err
 	}
 	own := director.DrillUID(p.UID)
-	if err := e.clusterPKI(ctx, r, step.ClusterParams{UID: own, Name: p.Cluster}); err != nil {
+	if err := e.keys().clusterPKI(ctx, r, step.ClusterParams{UID: own, Name: p.Cluster}); err != nil {
 		return err
 	}
 	keys, err := e.ClusterEncryptionKeys(ctx, p.UID)
@@ -53,9 +53,9 @@ const drillAnswer = "cat /var/lib/kaas/drill/answer.json"
 const mostAnswer = 32 << 20
 
 // drillAsk compares what the restored etcd and API server said with the manifest of the backup.
-func (e Env) drillAsk(ctx context.Context, r plan.Run, p step.DrillParams) error {
+func (e backupSteps) drillAsk(ctx context.Context, r plan.Run, p step.DrillParams) error {
 	m := p.Machine.Row()
-	key, _, err := e.nodeKey(ctx, m.ID)
+	key, _, err := e.keys().nodeKey(ctx, m.ID)
 	if err != nil {
 		return err
 	}
@@ -115,12 +115,12 @@ func answered(a backup.Answer, keys int64) string {
 }
 
 // drillEnd forgets what the drill had of its own. Its VM is gone.
-func (e Env) drillEnd(ctx context.Context, r plan.Run, p step.DrillParams) error {
+func (e backupSteps) drillEnd(ctx context.Context, r plan.Run, p step.DrillParams) error {
 	return e.Backups.EndDrill(ctx, r.Plan.ID, p.UID)
 }
 
 // awaitDrill has a step wait while a restore drill of the cluster has a VM.
-func (e Env) awaitDrill(ctx context.Context, uid string) error {
+func (e backupSteps) awaitDrill(ctx context.Context, uid string) error {
 	if e.Backups == nil {
 		return nil
 	}

@@ -44,7 +44,7 @@ func (e Env) EncryptionKeys(ctx context.Context, uid string) (keys, former []bac
 }
 
 // encryptionKey changes the keys that the director gives to the masters. The masters get them by a play afterwards.
-func (e Env) encryptionKey(ctx context.Context, _ plan.Run, p step.EncryptionParams) error {
+func (e keySteps) encryptionKey(ctx context.Context, _ plan.Run, p step.EncryptionParams) error {
 	k, err := e.ClusterEncryptionKeys(ctx, p.UID)
 	if err != nil {
 		return err

@@ -27,15 +27,15 @@ func (e Env) LearnHostKey(ctx context.Context, uid string, m director.Machine, n
 	if have, err := keys.known(ctx, m.ID, SecretHostKey); err != nil || have.Public != "" && have.Private == "" {
 		return err
 	}
-	if adopted, err := e.adoptedKey(ctx, m.ID); err != nil || adopted != "" {
+	if adopted, err := e.keys().adoptedKey(ctx, m.ID); err != nil || adopted != "" {
 		return err
 	}
-	return e.takeVouched(ctx, uid, m.ID, node.HostKey)
+	return e.keys().takeVouched(ctx, uid, m.ID, node.HostKey)
 }
 
 // takeVouched takes the host key of the machine that has the signature of one of the cluster's SSH authorities, which
 // the machine trusts, as its own. Errors: conflict if no authority has signed it.
-func (e Env) takeVouched(ctx context.Context, uid, machine, certificate string) error {
+func (e keySteps) takeVouched(ctx context.Context, uid, machine, certificate string) error {
 	authorities, err := e.SSH().authorities(ctx, uid)
 	if err != nil {
 		return err
@@ -57,7 +57,7 @@ func (e Env) takeVouched(ctx context.Context, uid, machine, certificate string) 
 
 // hostCertificate is the certificate of the machine's host key by the SSH authority of its cluster; "" for a machine
 // that trusts none. A director that is restored from a bundle of before knows the machine by it.
-func (e Env) hostCertificate(ctx context.Context, machine, hostKey string) (string, error) {
+func (e keySteps) hostCertificate(ctx context.Context, machine, hostKey string) (string, error) {
 	t, err := e.SSH().trust(ctx, machine)
 	if err != nil || t.Cluster == "" {
 		return "", err
@@ -71,7 +71,7 @@ func (e Env) hostCertificate(ctx context.Context, machine, hostKey string) (stri
 
 // signedHostKey returns the host key that the machine has proven, with the signature of the cluster's SSH authority;
 // "" for a machine that has proven none yet.
-func (e Env) signedHostKey(ctx context.Context, uid, machine string) (string, error) {
+func (e keySteps) signedHostKey(ctx context.Context, uid, machine string) (string, error) {
 	key, err := e.KnownHostKey(ctx, machine)
 	if err != nil || key.Public == "" || key.Private != "" {
 		return "", err

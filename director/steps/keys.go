@@ -33,7 +33,7 @@ func (e Env) Keys(ctx context.Context, uid string) ([]director.Key, error) {
 	if ca, err := pki.ParseCert(first.CA.Cert); err == nil {
 		k.born = ca.NotBefore.UTC()
 	}
-	signing, err := e.signingKeys(ctx, uid, authorities)
+	signing, err := e.keys().signingKeys(ctx, uid, authorities)
 	if err != nil {
 		return nil, err
 	}

@@ -32,13 +32,14 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, do := range []step.SigningVerb{step.SigningAdd, step.SigningUse} {
-		if err := env.signingKey(t.Context(), plan.Run{}, step.SigningParams{UID: "c1", Do: do, Key: "key2"}); err != nil {
+		change := step.SigningParams{UID: "c1", Do: do, Key: "key2"}
+		if err := env.keys().signingKey(t.Context(), plan.Run{}, change); err != nil {
 			t.Fatal(err)
 		}
 	}
 	for _, do := range []step.EncryptionVerb{step.EncryptionAdd, step.EncryptionUse, step.EncryptionDrop} {
 		change := step.EncryptionParams{UID: "c1", Do: do, Keys: []string{"key2"}}
-		if err := env.encryptionKey(t.Context(), plan.Run{}, change); err != nil {
+		if err := env.keys().encryptionKey(t.Context(), plan.Run{}, change); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -65,7 +66,8 @@ func TestKeys(t *testing.T) {
 		strings.Contains(string(text), p.EncryptionKey.Reveal()) {
 		t.Errorf("%s: %v", text, err)
 	}
-	if err := env.signingKey(t.Context(), plan.Run{}, step.SigningParams{UID: "c1", Do: step.SigningDrop}); err != nil {
+	drop := step.SigningParams{UID: "c1", Do: step.SigningDrop}
+	if err := env.keys().signingKey(t.Context(), plan.Run{}, drop); err != nil {
 		t.Fatal(err)
 	}
 	keys, err = env.Keys(t.Context(), "c1")

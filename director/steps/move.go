@@ -118,7 +118,7 @@ func (e vmSteps) disksOnLostHost(ctx context.Context, r plan.Run, p step.VMParam
 	if r.Plan != nil {
 		kept.Plan = r.Plan.ID
 	}
-	out, err := e.taken(ctx, m.ID)
+	out, err := e.disk().taken(ctx, m.ID)
 	if err != nil {
 		return nil, err
 	}

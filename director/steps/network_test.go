@@ -41,16 +41,16 @@ func TestANetworkStaysForWhoeverUsesItNow(t *testing.T) {
 	env := Env{Director: "d1", Backends: oneBackend{sim.Open(world)}, Ledger: reserved{cluster: "other"}}
 	there := func() bool { return strings.Contains(strings.Join(world.Inventory(""), "\n"), "network") }
 
-	if err := env.networkEnsure(t.Context(), r, p); err != nil || !there() {
+	if err := env.sources().networkEnsure(t.Context(), r, p); err != nil || !there() {
 		t.Fatalf("the network was not made: %v, %v", err, world.Inventory(""))
 	}
-	if err := env.networkDelete(
+	if err := env.sources().networkDelete(
 		t.Context(), r, p,
 	); err != nil || !there() || len(notes) != 1 || !strings.Contains(notes[0], "other") {
 		t.Errorf("used by another cluster: %v, notes %q, %v", err, notes, world.Inventory(""))
 	}
 	env.Ledger = reserved{}
-	if err := env.networkDelete(t.Context(), r, p); err != nil || there() {
+	if err := env.sources().networkDelete(t.Context(), r, p); err != nil || there() {
 		t.Errorf("used by nobody: %v, %v", err, world.Inventory(""))
 	}
 }

@@ -23,8 +23,13 @@ import (
 // SecretToken is the bootstrap token that a cluster's nodes join with.
 const SecretToken = "bootstrap-token"
 
-func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
-	if err := e.pushAgain(ctx, r); err != nil {
+// playSteps run playbooks.
+type playSteps struct{ Env }
+
+func (e Env) plays() playSteps { return playSteps{e} }
+
+func (e playSteps) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
+	if err := e.sources().pushAgain(ctx, r); err != nil {
 		return err
 	}
 	run, digest, err := e.preparePlay(ctx, r, p)
@@ -36,13 +41,13 @@ func (e Env) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
 	if _, err = e.Player.Play(ctx, run); err != nil {
 		return playOutcome(err)
 	}
-	return e.noteKeys(ctx, step.ClusterUID(r.Plan.Content), p, digest)
+	return e.keys().noteKeys(ctx, step.ClusterUID(r.Plan.Content), p, digest)
 }
 
 // preparePlay renders what the run needs, with the digest of the token keys in it. It waits for its turn where others
 // are rendered: rendering takes a core, and a request of a person would wait behind as many renderings as there are
 // plans.
-func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (ansible.Play, string, error) {
+func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (ansible.Play, string, error) {
 	facts, err := e.facts.of(r.Plan)
 	if err != nil {
 		return ansible.Play{}, "", plan.Abort(err)
@@ -76,7 +81,7 @@ func (e Env) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (an
 		}
 	}
 	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
-		key, _, err := e.nodeKey(ctx, machine)
+		key, _, err := e.keys().nodeKey(ctx, machine)
 		return key, err
 	})
 	if err != nil {
@@ -153,8 +158,8 @@ func retry(err error) error {
 // Inventory renders the inventory of the cluster as runs of this director's playbooks get it. It holds no secret. Host
 // keys that do not exist yet are made.
 func (e Env) Inventory(ctx context.Context, f step.Facts) (inventory.Files, error) {
-	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
-		key, _, err := e.nodeKey(ctx, machine)
+	return e.plays().inventory(f, inventory.Render, func(machine string) (string, error) {
+		key, _, err := e.keys().nodeKey(ctx, machine)
 		return key, err
 	})
 }
@@ -162,8 +167,8 @@ func (e Env) Inventory(ctx context.Context, f step.Facts) (inventory.Files, erro
 // ShowInventory renders the inventory as Inventory does, and makes nothing: host keys that do not exist yet are left
 // out.
 func (e Env) ShowInventory(ctx context.Context, f step.Facts) (inventory.Files, error) {
-	return e.inventory(f, inventory.Render, func(machine string) (string, error) {
-		if adopted, err := e.adoptedKey(ctx, machine); err != nil || adopted != "" {
+	return e.plays().inventory(f, inventory.Render, func(machine string) (string, error) {
+		if adopted, err := e.keys().adoptedKey(ctx, machine); err != nil || adopted != "" {
 			return adopted, err
 		}
 		key, err := e.KnownHostKey(ctx, machine)
@@ -173,20 +178,20 @@ func (e Env) ShowInventory(ctx context.Context, f step.Facts) (inventory.Files, 
 
 // CheckInventory returns what would stop the cluster's inventory from being rendered. It makes nothing.
 func (e Env) CheckInventory(f step.Facts) error {
-	_, err := e.inventory(f, inventory.Render, func(string) (string, error) { return "", nil })
+	_, err := e.plays().inventory(f, inventory.Render, func(string) (string, error) { return "", nil })
 	return err
 }
 
 // placeOf returns the directory of the bundle: for plays a checked copy, which they have put into f, and for who
 // exports an inventory the bundle itself.
-func (e Env) placeOf(f step.Facts) string {
+func (e playSteps) placeOf(f step.Facts) string {
 	if f.Bundle == "" && f.Digest != "" && e.ImportedRelease != nil {
 		return e.ImportedRelease(f.Digest)
 	}
 	return f.Bundle
 }
 
-func (e Env) inventory(
+func (e playSteps) inventory(
 	f step.Facts, render func(
 		inventory.Input,
 	) (inventory.Files, error), hostKey func(machine string) (string, error),
@@ -258,7 +263,7 @@ func inventoryServices(list []step.Service) []inventory.Service {
 }
 
 // directorAddresses returns the addresses from which the director reaches the nodes, sorted.
-func (e Env) directorAddresses(f step.Facts) []string {
+func (e playSteps) directorAddresses(f step.Facts) []string {
 	if e.LocalAddress == nil {
 		return nil
 	}
@@ -349,13 +354,13 @@ func interfacesOf(f step.Facts, m plan.MachineSpec) ([]inventory.Interface, erro
 
 // SecretVars renders the file of secret variables of the cluster with that uid.
 func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
-	vars, _, err := e.secretVars(ctx, uid, nil)
+	vars, _, err := e.plays().secretVars(ctx, uid, nil)
 	return vars, err
 }
 
 // secretVars is SecretVars with the variables of one run added: a run has one file of extra variables. The digest
 // is of the token keys among them.
-func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, string, error) {
+func (e playSteps) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, string, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, "", err
@@ -365,7 +370,7 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 		return nil, "", err
 	}
 	vars := authorities.Vars()
-	signing, err := e.signingKeys(ctx, uid, authorities)
+	signing, err := e.keys().signingKeys(ctx, uid, authorities)
 	if err != nil {
 		return nil, "", err
 	}
@@ -378,7 +383,7 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 	if vars["encryption_keys"], err = keys.Var(); err != nil {
 		return nil, "", err
 	}
-	pull, err := e.pullAuthorization(ctx, uid)
+	pull, err := e.keys().pullAuthorization(ctx, uid)
 	if err != nil {
 		return nil, "", err
 	}
@@ -393,10 +398,10 @@ func (e Env) secretVars(ctx context.Context, uid string, run map[string]any) ([]
 		return nil, "", err
 	}
 	vars["consul_token"] = sync.Secret.Reveal()
-	if err := e.agentVars(ctx, uid, vars); err != nil {
+	if err := e.consul().agentVars(ctx, uid, vars); err != nil {
 		return nil, "", err
 	}
-	digest, err := e.issuerVars(ctx, uid, vars)
+	digest, err := e.keys().issuerVars(ctx, uid, vars)
 	if err != nil {
 		return nil, "", err
 	}
@@ -430,11 +435,11 @@ func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
 	if err != nil {
 		return pki.ClusterPKI{}, err
 	}
-	changed, err := e.changedAuthorities(ctx, uid)
+	changed, err := e.keys().changedAuthorities(ctx, uid)
 	return p.With(changed), err
 }
 
-func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, error) {
+func (e playSteps) bootstrapToken(ctx context.Context, uid string) (director.Secret, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretToken)
 	if err != nil {
 		return "", err
@@ -456,7 +461,7 @@ func (e Env) bootstrapToken(ctx context.Context, uid string) (director.Secret, e
 }
 
 // registryCA returns the authorities that nodes trust the registry by.
-func (e Env) registryCA() string {
+func (e playSteps) registryCA() string {
 	if e.CA == nil {
 		return ""
 	}

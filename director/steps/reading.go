@@ -10,7 +10,7 @@ import (
 // host key that the director knows; without one it is unavailable. The script has to be one that changes nothing: it
 // may run at any time, and more than once.
 func (e Env) Read(ctx context.Context, m director.Machine, script string) (string, error) {
-	key, err := e.adoptedKey(ctx, m.ID)
+	key, err := e.keys().adoptedKey(ctx, m.ID)
 	if err == nil && key == "" {
 		known, kerr := e.KnownHostKey(ctx, m.ID)
 		key, err = known.Public, kerr

@@ -62,24 +62,24 @@ func TestPlaysReadWhatWasChecked(t *testing.T) {
 	env := Env{Artifacts: t.TempDir()}
 	facts := step.Facts{Bundle: b.Dir(), Digest: b.Digest()}
 	fill(t, filepath.Join(b.Dir(), calicoManifest), "kind: EvilThing\n")
-	if _, err := env.checked(
+	if _, err := env.plays().checked(
 		t.Context(), facts,
 	); director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "SHA-256") {
 		t.Errorf("a manifest that was replaced: %v", err)
 	}
 	fill(t, filepath.Join(b.Dir(), calicoManifest), "kind: DaemonSet\n")
-	if _, err := env.checked(t.Context(), facts); err != nil {
+	if _, err := env.plays().checked(t.Context(), facts); err != nil {
 		t.Fatal(err)
 	}
 	fill(t, filepath.Join(b.Dir(), calicoManifest), "kind: EvilThing\n")
-	dir, err := env.checked(t.Context(), facts)
+	dir, err := env.plays().checked(t.Context(), facts)
 	if err != nil || !strings.HasPrefix(dir, env.Artifacts) {
 		t.Fatalf("%s, %v", dir, err)
 	}
 	if text, err := os.ReadFile(filepath.Join(dir, calicoManifest)); err != nil || string(text) != "kind: DaemonSet\n" {
 		t.Errorf("%s, %v", text, err)
 	}
-	if _, err := env.checked(t.Context(), step.Facts{
+	if _, err := env.plays().checked(t.Context(), step.Facts{
 		Bundle: release(t, "kind: EvilThing\n").Dir(), Digest: b.Digest(),
 	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("another bundle: %v", err)
@@ -101,7 +101,7 @@ func TestReleasePushLooksAtTheSignature(t *testing.T) {
 	env.Push.PlainHTTP = true
 	b := release(t, "kind: DaemonSet\n")
 	push := func(p step.ReleaseParams) error {
-		return env.releasePush(t.Context(), plan.Run{Note: func(context.Context, string) {}}, p)
+		return env.sources().releasePush(t.Context(), plan.Run{Note: func(context.Context, string) {}}, p)
 	}
 	params := step.ReleaseParams{Bundle: b.Dir(), Digest: b.Digest()}
 	if err := push(
@@ -143,7 +143,7 @@ func TestImageEnsureLooksAtTheSignature(t *testing.T) {
 	path := filepath.Join(dir, "node.qcow2")
 	fill(t, path, "an image")
 	env := Env{Gate: &provenance.Gate{Images: confine.Dirs{dir}}, Backends: oneBackend{sim.Open(sim.NewWorld())}}
-	err := env.imageEnsure(t.Context(), plan.Run{}, step.ImageParams{
+	err := env.sources().imageEnsure(t.Context(), plan.Run{}, step.ImageParams{
 		Image: model.Image{Source: path, SHA256: strings.Repeat("ab", 32), Kubernetes: "v1.37.1"},
 	})
 	if director.KindOf(err) != director.KindInvalid || !strings.Contains(err.Error(), "has no signature") {

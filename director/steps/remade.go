@@ -16,19 +16,24 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
+// pastSteps find what earlier runs of a plan have left, and whether it is still theirs.
+type pastSteps struct{ Env }
+
+func (e Env) past() pastSteps { return pastSteps{e} }
+
 // outlived reports whether the plan was under way in the bundle from which this director was restored. What the former
 // director did after the bundle is not in this one's database.
-func (e Env) outlived(r plan.Run) bool {
+func (e pastSteps) outlived(r plan.Run) bool {
 	return r.Plan != nil && r.Plan.CreatedAt.Before(e.Restored)
 }
 
 // unknown reports whether the former director made the machine's VM after the bundle: this one does not know the host
 // key that the VM was given.
 func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool, error) {
-	if !e.outlived(r) {
+	if !e.past().outlived(r) {
 		return false, nil
 	}
-	if key, err := e.adoptedKey(ctx, machine); err != nil || key != "" {
+	if key, err := e.keys().adoptedKey(ctx, machine); err != nil || key != "" {
 		return false, err
 	}
 	key, err := e.KnownHostKey(ctx, machine)
@@ -41,14 +46,15 @@ func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool,
 // is made again. Others are left to a person. It returns mismatch for a VM that the director has met before, or that
 // others have made: then another host answers. It may be cut off and called again, after vmEnsure.
 func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismatch error) error {
-	if adopted, err := e.adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
+	if adopted, err := e.keys().adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
 		return cmp.Or(err, mismatch)
 	}
 	key, err := e.KnownHostKey(ctx, p.Machine.ID)
 	if err != nil {
 		return err
 	}
-	if met := key.Public != "" && key.Private == ""; met || !e.outlived(r) { // a machine keeps its own private key
+	// A machine keeps its own private key.
+	if met := key.Public != "" && key.Private == ""; met || !e.past().outlived(r) {
 		return mismatch
 	}
 	b, err := e.backend(ctx, p.Machine.Provider)
@@ -68,7 +74,7 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	} else if known {
 		return e.vmEnsure(ctx, r, p)
 	}
-	node, err := e.nodeSince(ctx, r, p.Machine)
+	node, err := e.past().nodeSince(ctx, r, p.Machine)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // the director stops
@@ -94,7 +100,7 @@ func (e vmSteps) vouched(ctx context.Context, r plan.Run, m plan.MachineSpec, ce
 	if err != nil {
 		return false, err
 	}
-	err = e.takeVouched(ctx, uid, m.ID, certificate)
+	err = e.keys().takeVouched(ctx, uid, m.ID, certificate)
 	if err != nil && director.KindOf(err) == director.KindConflict {
 		r.Note(ctx, "the certificate that "+m.Name+" shows is not accepted: "+err.Error())
 		return false, nil
@@ -111,7 +117,7 @@ const memberPatience = time.Minute
 
 // nodeSince returns the node that the machine has become after the bundle, as the cluster has it, and nil if the
 // cluster says that it is none.
-func (e Env) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*kube.Node, error) {
+func (e pastSteps) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*kube.Node, error) {
 	const op = "vm.boot"
 	uid, err := clusterUID(r, m)
 	if err != nil {
@@ -126,7 +132,7 @@ func (e Env) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*ku
 	defer cancel()
 	err = director.Errorf(director.KindNotFound, op, "the plan does not say where its API is")
 	if endpoint := endpointOf(r.Plan.Steps, m.ID); endpoint != "" {
-		err = (kubeSteps{e}).await(ctx, r, uid, m.Cluster, endpoint, look)
+		err = (kubeSteps{e.Env}).await(ctx, r, uid, m.Cluster, endpoint, look)
 	}
 	if err != nil {
 		return nil, director.Errorf(
@@ -199,8 +205,8 @@ func endpointOf(steps []plan.Step, machine string) string {
 
 // pushAgain fills the registry for a plan whose releases the former director has pushed: the registry is not in a
 // bundle.
-func (e Env) pushAgain(ctx context.Context, r plan.Run) error {
-	if !e.outlived(r) {
+func (e sourceSteps) pushAgain(ctx context.Context, r plan.Run) error {
+	if !e.past().outlived(r) {
 		return nil
 	}
 	for _, s := range r.Plan.Steps {

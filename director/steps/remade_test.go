@@ -312,7 +312,7 @@ func (w restoredWorld) signed(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	record, err := former.signedHostKey(t.Context(), "c1", "m1")
+	record, err := former.keys().signedHostKey(t.Context(), "c1", "m1")
 	if err == nil {
 		err = former.Secrets.SetSecret(t.Context(), "m1", SecretHostKey, nil) // and the key is not
 	}
@@ -447,7 +447,7 @@ func TestReleaseIsPushedAgainAfterARestore(t *testing.T) {
 		{Kind: step.VMEnsure}, {ID: "release.push/r", Kind: step.ReleasePush, Params: params},
 	}}}
 	for restored, pushes := range map[time.Time]bool{{}: false, made.Add(-time.Hour): false, made.Add(time.Hour): true} {
-		err := Env{Restored: restored}.play(t.Context(), run, step.PlayParams{})
+		err := Env{Restored: restored}.plays().play(t.Context(), run, step.PlayParams{})
 		if seen := err != nil && strings.Contains(err.Error(), "is not the one that the plan was made for"); seen != pushes {
 			t.Errorf("restored at %s: it looks at the release: %t, want %t: %v", restored, seen, pushes, err)
 		}

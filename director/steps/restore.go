@@ -33,9 +33,9 @@ type stagedSnapshot struct {
 }
 
 // restoreStage lays the snapshot of the backup on a master. Nothing there uses it yet.
-func (e Env) restoreStage(ctx context.Context, r plan.Run, p step.RestoreParams) error {
+func (e backupSteps) restoreStage(ctx context.Context, r plan.Run, p step.RestoreParams) error {
 	m := p.Machine.Row()
-	key, _, err := e.nodeKey(ctx, m.ID)
+	key, _, err := e.keys().nodeKey(ctx, m.ID)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ var errNoReader = errors.New("the master reads no more")
 
 // sendBackup writes the snapshot of the backup to the master. It returns without an error once the backup was read to
 // its end and is what its manifest says.
-func (e Env) sendBackup(ctx context.Context, m director.Machine, hostKey, id string) (backup.Manifest, error) {
+func (e backupSteps) sendBackup(ctx context.Context, m director.Machine, hostKey, id string) (backup.Manifest, error) {
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	r, w := io.Pipe()

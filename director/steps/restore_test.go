@@ -62,7 +62,7 @@ func TestSnapshotIsLaidOnAMaster(t *testing.T) {
 		"another": {shelf{text: "snapshot", manifest: another}, "is another one than"},
 	} {
 		env.Backups = tt.shelf
-		err := env.restoreStage(t.Context(), run, params)
+		err := env.backup().restoreStage(t.Context(), run, params)
 		if err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -72,7 +72,7 @@ func TestSnapshotIsLaidOnAMaster(t *testing.T) {
 	}
 	env.Backups = shelf{text: "snapshot", manifest: whole}
 	for range 2 {
-		if err := env.restoreStage(t.Context(), run, params); err != nil {
+		if err := env.backup().restoreStage(t.Context(), run, params); err != nil {
 			t.Fatal(err)
 		}
 	}

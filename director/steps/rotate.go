@@ -16,14 +16,14 @@ type Pulls interface {
 
 // pullRenew makes another password, valid together with the one that the nodes have. One that an earlier plan made, and
 // that some nodes may have by now, is kept: runs give it to nodes from then on.
-func (e Env) pullRenew(ctx context.Context, _ plan.Run, p step.PullParams) error {
+func (e keySteps) pullRenew(ctx context.Context, _ plan.Run, p step.PullParams) error {
 	_, err := e.makePull(ctx, p.UID, SecretPullNext)
 	return err
 }
 
 // pullSettle makes the next password the only one.
-func (e Env) pullSettle(ctx context.Context, r plan.Run, p step.PullParams) error {
-	skipped, err := e.skipped(ctx, r)
+func (e keySteps) pullSettle(ctx context.Context, r plan.Run, p step.PullParams) error {
+	skipped, err := e.past().skipped(ctx, r)
 	if err != nil {
 		return err
 	}

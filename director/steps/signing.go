@@ -20,11 +20,11 @@ func (e Env) SigningKeys(ctx context.Context, uid string) (keys, former []string
 	if err != nil {
 		return nil, nil, err
 	}
-	k, err := e.signingKeys(ctx, uid, authorities)
+	k, err := e.keys().signingKeys(ctx, uid, authorities)
 	return k.Names(), k.Former, err
 }
 
-func (e Env) signingKeys(ctx context.Context, uid string, authorities pki.ClusterPKI) (pki.SigningKeys, error) {
+func (e keySteps) signingKeys(ctx context.Context, uid string, authorities pki.ClusterPKI) (pki.SigningKeys, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretSigning)
 	if err != nil {
 		return pki.SigningKeys{}, err
@@ -36,7 +36,7 @@ func (e Env) signingKeys(ctx context.Context, uid string, authorities pki.Cluste
 }
 
 // signingKey changes the keys that the director gives to the masters. The masters get them by a play afterwards.
-func (e Env) signingKey(ctx context.Context, _ plan.Run, p step.SigningParams) error {
+func (e keySteps) signingKey(ctx context.Context, _ plan.Run, p step.SigningParams) error {
 	authorities, err := e.ClusterPKI(ctx, p.UID)
 	if err != nil {
 		return err

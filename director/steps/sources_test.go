@@ -27,11 +27,11 @@ func TestDirectorAddresses(t *testing.T) {
 		}
 		return netip.Addr{}, false
 	}
-	got := Env{LocalAddress: routes}.directorAddresses(facts)
+	got := Env{LocalAddress: routes}.plays().directorAddresses(facts)
 	if diff := cmp.Diff([]string{"10.0.0.1", "10.0.1.1"}, got); diff != "" {
 		t.Error(diff)
 	}
-	if got := (Env{}).directorAddresses(facts); got != nil {
+	if got := (Env{}).plays().directorAddresses(facts); got != nil {
 		t.Errorf("without routes: %v", got)
 	}
 }

@@ -77,7 +77,7 @@ func (e Env) SSHAuthorities(ctx context.Context, uid string) (keys, former []str
 }
 
 // changeSSHAuthority changes the SSH authorities that the director gives to nodes, and the one that it logs in by.
-func (e Env) changeSSHAuthority(ctx context.Context, _ plan.Run, p step.SigningParams) error {
+func (e keySteps) changeSSHAuthority(ctx context.Context, _ plan.Run, p step.SigningParams) error {
 	access := e.SSH()
 	s, err := access.authorities(ctx, p.UID)
 	if err != nil {

@@ -43,7 +43,7 @@ func TestSSHAuthorityChanges(t *testing.T) {
 	} {
 		for range 2 { // each may be cut off and run again
 			p := step.SigningParams{UID: "c1", Cluster: "demo", Do: stage.do, Key: stage.key}
-			if err := env.changeSSHAuthority(t.Context(), plan.Run{}, p); err != nil {
+			if err := env.keys().changeSSHAuthority(t.Context(), plan.Run{}, p); err != nil {
 				t.Fatal(err)
 			}
 			keys, gone, err := env.SSHAuthorities(t.Context(), "c1")
@@ -61,7 +61,7 @@ func TestSSHAuthorityChanges(t *testing.T) {
 		opens("the former authority after "+string(stage.do), former, stage.do != step.SigningDrop)
 	}
 	p := step.SigningParams{UID: "c1", Cluster: "demo", Do: step.SigningUse, Key: "key1"}
-	if err := env.changeSSHAuthority(t.Context(), plan.Run{}, p); director.KindOf(err) != director.KindConflict {
+	if err := env.keys().changeSSHAuthority(t.Context(), plan.Run{}, p); director.KindOf(err) != director.KindConflict {
 		t.Errorf("an authority that is gone: %v", err)
 	}
 	secrets, err := env.SSH().Keys(t.Context(), "c1")

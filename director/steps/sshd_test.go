@@ -363,7 +363,7 @@ func TestHostKeyIsRotated(t *testing.T) {
 				t.Errorf("the node still shows the key of its seed: %v", err)
 			}
 			n.wantCertificate(t, env, own)
-			if key, _, err := env.nodeKey(t.Context(), "m1"); key != own || err != nil {
+			if key, _, err := env.keys().nodeKey(t.Context(), "m1"); key != own || err != nil {
 				t.Errorf("known_hosts gets %s: %v", key, err)
 			}
 			if left, err := filepath.Glob(
@@ -386,10 +386,11 @@ func (n realNode) wantCertificate(t *testing.T, env Env, own string) {
 	}
 	restored := env
 	restored.Secrets = vault{{"c1", SecretSSHAuthority}: env.Secrets.(vault)[[2]string{"c1", SecretSSHAuthority}]}
-	if err := restored.takeVouched(t.Context(), "c1", "m2", certificate); director.KindOf(err) != director.KindConflict {
+	err = restored.keys().takeVouched(t.Context(), "c1", "m2", certificate)
+	if director.KindOf(err) != director.KindConflict {
 		t.Errorf("it is a certificate of another machine: %v", err)
 	}
-	if err := restored.takeVouched(t.Context(), "c1", "m1", certificate); err != nil {
+	if err := restored.keys().takeVouched(t.Context(), "c1", "m1", certificate); err != nil {
 		t.Fatalf("the certificate %q: %v", certificate, err)
 	}
 	if key, err := restored.KnownHostKey(t.Context(), "m1"); err != nil || key.Public != own || key.Private != "" {

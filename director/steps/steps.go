@@ -211,6 +211,11 @@ const RegistryName = "kaas.internal"
 // RegistryPrefix comes before every image's name in the registry.
 const RegistryPrefix = "kaas"
 
+// sourceSteps bring networks and images to providers, and releases to the registry.
+type sourceSteps struct{ Env }
+
+func (e Env) sources() sourceSteps { return sourceSteps{e} }
+
 // Handlers returns a handler for every kind that planners write.
 func Handlers(env Env) map[string]plan.Handler {
 	env.Sealer = newUnsealed(env.Sealer) // before what is made of it
@@ -227,42 +232,42 @@ func Handlers(env Env) map[string]plan.Handler {
 	env.rendering = make(chan struct{}, max(1, cores.Count()-1))
 	vms, clusters := vmSteps{env}, kubeSteps{env}
 	all := map[string]plan.Handler{
-		step.ReleasePush:      handler(env.releasePush),
-		step.NetworkEnsure:    handler(env.networkEnsure),
-		step.NetworkDelete:    handler(env.networkDelete),
-		step.ImageEnsure:      handler(env.imageEnsure),
-		step.ClusterPKI:       handler(env.clusterPKI),
+		step.ReleasePush:      handler(env.sources().releasePush),
+		step.NetworkEnsure:    handler(env.sources().networkEnsure),
+		step.NetworkDelete:    handler(env.sources().networkDelete),
+		step.ImageEnsure:      handler(env.sources().imageEnsure),
+		step.ClusterPKI:       handler(env.keys().clusterPKI),
 		step.ClusterReady:     plan.Recording{Handler: handler(clusters.clusterReady)},
 		step.ClusterForget:    handler(clusters.clusterForget),
 		step.VMEnsure:         undoable(vms.vmEnsure, vms.vmUndo),
 		step.VMBoot:           handler(vms.vmBoot),
 		step.VMAdopt:          handler(vms.vmAdopt),
 		step.VMDelete:         handler(vms.vmDelete),
-		step.Play:             playHandler{handler(env.play), env.Player},
+		step.Play:             playHandler{handler(env.plays().play), env.Player},
 		step.VMRemove:         handler(vms.vmRemove),
 		step.VMMove:           handler(vms.vmMove),
 		step.KubeReady:        handler(clusters.kubeReady),
 		step.KubeTraffic:      handler(clusters.kubeTraffic),
 		step.NodeReady:        handler(clusters.nodeReady),
 		step.NodeLeft:         handler(clusters.nodeLeft),
-		step.PullRenew:        handler(env.pullRenew),
-		step.PullSettle:       handler(env.pullSettle),
-		step.BackupStore:      handler(env.backupStore),
-		step.RestoreStage:     handler(env.restoreStage),
-		step.EncryptionKey:    handler(env.encryptionKey),
-		step.DrillKeys:        handler(env.drillKeys),
-		step.DrillAsk:         handler(env.drillAsk),
-		step.DrillEnd:         handler(env.drillEnd),
+		step.PullRenew:        handler(env.keys().pullRenew),
+		step.PullSettle:       handler(env.keys().pullSettle),
+		step.BackupStore:      handler(env.backup().backupStore),
+		step.RestoreStage:     handler(env.backup().restoreStage),
+		step.EncryptionKey:    handler(env.keys().encryptionKey),
+		step.DrillKeys:        handler(env.backup().drillKeys),
+		step.DrillAsk:         handler(env.backup().drillAsk),
+		step.DrillEnd:         handler(env.backup().drillEnd),
 		step.HookAsk:          handler(env.hookAsk),
-		step.ConsulRegister:   handler(env.consulRegister),
-		step.ConsulDeregister: handler(env.consulDeregister),
-		step.ConsulToken:      handler(env.consulToken),
-		step.ConsulAgents:     handler(env.consulAgents),
-		step.SigningKey:       handler(env.signingKey),
-		step.AuthorityChange:  handler(env.authority),
-		step.AuthorityAgree:   handler(env.authorityAgree),
-		step.SSHAuthority:     handler(env.changeSSHAuthority),
-		step.DirectorBackup:   handler(env.directorBackup),
+		step.ConsulRegister:   handler(env.consul().consulRegister),
+		step.ConsulDeregister: handler(env.consul().consulDeregister),
+		step.ConsulToken:      handler(env.consul().consulToken),
+		step.ConsulAgents:     handler(env.consul().consulAgents),
+		step.SigningKey:       handler(env.keys().signingKey),
+		step.AuthorityChange:  handler(env.keys().authority),
+		step.AuthorityAgree:   handler(env.keys().authorityAgree),
+		step.SSHAuthority:     handler(env.keys().changeSSHAuthority),
+		step.DirectorBackup:   handler(env.backup().directorBackup),
 		step.SnapshotTake:     handler(vms.snapshotTake),
 		step.SnapshotRevert:   handler(vms.snapshotRevert),
 		step.SnapshotDelete:   handler(vms.snapshotDelete),
@@ -321,7 +326,7 @@ func (e Env) stamp(machine string) director.Stamp {
 	return director.Stamp{Director: e.Director, Machine: machine}
 }
 
-func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p step.NetworkParams) error {
+func (e sourceSteps) networkEnsure(ctx context.Context, _ plan.Run, p step.NetworkParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -337,7 +342,7 @@ func (e Env) networkEnsure(ctx context.Context, _ plan.Run, p step.NetworkParams
 	})
 }
 
-func (e Env) networkDelete(ctx context.Context, r plan.Run, p step.NetworkParams) error {
+func (e sourceSteps) networkDelete(ctx context.Context, r plan.Run, p step.NetworkParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -356,7 +361,7 @@ func (e Env) networkDelete(ctx context.Context, r plan.Run, p step.NetworkParams
 	return n.DeleteNetwork(ctx, p.Name, e.stamp(p.UID))
 }
 
-func (e Env) imageEnsure(ctx context.Context, r plan.Run, p step.ImageParams) error {
+func (e sourceSteps) imageEnsure(ctx context.Context, r plan.Run, p step.ImageParams) error {
 	b, err := e.backend(ctx, p.Provider)
 	if err != nil {
 		return err
@@ -397,7 +402,7 @@ var tenths = [...]string{"0 %", "10 %", "20 %", "30 %", "40 %", "50 %", "60 %", 
 
 // confined returns where a file or directory is that a document names, with no link left to follow: links may have
 // changed since the plan was made.
-func (e Env) confined(dirs func(confine.Rules) confine.Dirs, path string) (string, error) {
+func (e sourceSteps) confined(dirs func(confine.Rules) confine.Dirs, path string) (string, error) {
 	if e.Confine == nil {
 		return path, nil
 	}
@@ -424,7 +429,7 @@ func (e Env) ImagePath(i model.Image) string {
 }
 
 // bundle opens the bundle that the plan was made for: an imported one if dir is empty.
-func (e Env) bundle(dir, digest string) (*bundle.Bundle, error) {
+func (e sourceSteps) bundle(dir, digest string) (*bundle.Bundle, error) {
 	real := ""
 	var err error
 	if dir == "" && e.ImportedRelease != nil {
@@ -445,7 +450,7 @@ func (e Env) bundle(dir, digest string) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-func (e Env) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) error {
+func (e sourceSteps) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) error {
 	b, err := e.bundle(p.Bundle, p.Digest)
 	if err != nil {
 		return err
@@ -454,7 +459,7 @@ func (e Env) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) 
 		return err
 	}
 	opts := e.Push
-	if ca := e.registryCA(); ca != "" {
+	if ca := e.plays().registryCA(); ca != "" {
 		opts.RootCAs = x509.NewCertPool()
 		opts.RootCAs.AppendCertsFromPEM([]byte(ca))
 	}
@@ -474,11 +479,11 @@ const calicoManifest = "manifests/calico.yaml"
 
 // checked returns the directory of a copy of what plays read from the bundle: checked against the digest that the plan
 // was made for, and where only the director writes. A bundle may have been replaced since the plan was made.
-func (e Env) checked(ctx context.Context, f step.Facts) (string, error) {
+func (e playSteps) checked(ctx context.Context, f step.Facts) (string, error) {
 	if f.Digest == "" || e.Artifacts == "" {
 		return f.Bundle, nil // plans of old have no digest
 	}
-	b, err := e.bundle(f.Bundle, f.Digest)
+	b, err := e.sources().bundle(f.Bundle, f.Digest)
 	if err != nil {
 		return "", err
 	}
@@ -498,7 +503,7 @@ func Programs(b *bundle.Bundle) []bundle.File {
 }
 
 // newPKI makes the authorities of a new cluster, or has those issued that its document has an issuer for.
-func (e Env) newPKI(ctx context.Context, r plan.Run, p step.ClusterParams) (pki.ClusterPKI, error) {
+func (e keySteps) newPKI(ctx context.Context, r plan.Run, p step.ClusterParams) (pki.ClusterPKI, error) {
 	fresh, err := pki.NewCluster(p.Name)
 	if err != nil {
 		return pki.ClusterPKI{}, err
@@ -508,7 +513,7 @@ func (e Env) newPKI(ctx context.Context, r plan.Run, p step.ClusterParams) (pki.
 		if issuer == "" {
 			continue
 		}
-		pair, err := e.issue(ctx, r, issuer, p.Name+" "+string(which))
+		pair, err := e.keys().issue(ctx, r, issuer, p.Name+" "+string(which))
 		if err != nil {
 			return pki.ClusterPKI{}, err
 		}
@@ -517,7 +522,7 @@ func (e Env) newPKI(ctx context.Context, r plan.Run, p step.ClusterParams) (pki.
 	return fresh, nil
 }
 
-func (e Env) clusterPKI(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+func (e keySteps) clusterPKI(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	sealed, err := e.Secrets.Secret(ctx, p.UID, SecretPKI)
 	if err != nil {
 		return err
@@ -549,7 +554,7 @@ func (e kubeSteps) clusterReady(ctx context.Context, r plan.Run, p step.ClusterP
 }
 
 func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
-	if err := e.awaitDrill(ctx, p.UID); err != nil {
+	if err := e.backup().awaitDrill(ctx, p.UID); err != nil {
 		return err
 	}
 	return e.Clusters.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())

@@ -72,7 +72,7 @@ func TestPlaysAreRenderedWithTheTemplatesOfTheirPlan(t *testing.T) {
 		env.LogPath, env.Now = func(string, string, int) string { return "" }, time.Now
 		r := quietRun()
 		r.Plan = &plan.Plan{Content: plan.Content{Facts: facts}}
-		if err := env.play(t.Context(), r, step.PlayParams{Playbook: "install.yml"}); err != nil {
+		if err := env.plays().play(t.Context(), r, step.PlayParams{Playbook: "install.yml"}); err != nil {
 			t.Fatal(err)
 		}
 		got := string(player.last.Inventory["hosts.ini"])

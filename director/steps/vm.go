@@ -52,7 +52,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 		return e.remake(ctx, r, p, hostKeyError(p.Machine.Row(), errHostKey))
 	}
 	if len(have) == 0 {
-		if err := e.takeDisk(ctx, p); err != nil {
+		if err := e.disk().takeDisk(ctx, p); err != nil {
 			return err
 		}
 		if err := errors.Join(e.disown(ctx, p.Machine.ID), e.addressFree(ctx, p.Machine.Row())); err != nil {
@@ -67,7 +67,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 			}
 		}
 	}
-	files, err := e.agentFiles(r, p.Machine)
+	files, err := e.consul().agentFiles(r, p.Machine)
 	if err != nil {
 		return err
 	}
@@ -92,7 +92,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 func (e vmSteps) present(
 	ctx context.Context, b hypervisor.Backend, s hypervisor.Spec, have []hypervisor.VM,
 ) (hypervisor.VM, error) {
-	adopted, err := e.adoptedKey(ctx, s.Key.Machine)
+	adopted, err := e.keys().adoptedKey(ctx, s.Key.Machine)
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
@@ -223,7 +223,7 @@ func (e vmSteps) bareSpec(ctx context.Context, p step.VMParams) (hypervisor.Spec
 		}
 		spec.NICs = append(spec.NICs, nic)
 	}
-	spec.DataDisks, err = e.dataDisks(ctx, p)
+	spec.DataDisks, err = e.disk().dataDisks(ctx, p)
 	return spec, err
 }
 
@@ -249,7 +249,7 @@ func (e vmSteps) nodeSeed(
 		guest.HostAliases = append(guest.HostAliases, cloudinit.HostAlias{Address: a.Address, Names: a.Names})
 	}
 	describe(&guest, p)
-	guest.DataDisk = e.guestDisk(p, spec.DataDisks)
+	guest.DataDisk = e.disk().guestDisk(p, spec.DataDisks)
 	return cloudinit.Render(guest)
 }
 
@@ -300,10 +300,10 @@ func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKe
 // vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM made by others is
 // told nothing about its data disk at boot, so that is mounted then.
 func (e vmSteps) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
-	if err := e.wasMade(ctx, r, p.Machine); err != nil {
+	if err := e.past().wasMade(ctx, r, p.Machine); err != nil {
 		return err
 	}
-	if e.outlived(r) { // remake may have been cut off
+	if e.past().outlived(r) { // remake may have been cut off
 		if err := e.vmEnsure(ctx, r, p); err != nil {
 			return err
 		}
@@ -333,7 +333,7 @@ func (e vmSteps) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error 
 				}
 			}
 			if adopted {
-				if err := e.mountDisk(ctx, r, p, key); err != nil {
+				if err := e.disk().mountDisk(ctx, r, p, key); err != nil {
 					return err
 				}
 			}
@@ -453,7 +453,7 @@ func (e vmSteps) vmDelete(ctx context.Context, r plan.Run, p step.VMParams) erro
 // vmUndo undoes what vm.ensure did. The data disk of a machine that was never a node holds no data, and goes too.
 func (e vmSteps) vmUndo(ctx context.Context, r plan.Run, p step.VMParams) error {
 	p.DeleteData = nil
-	member, err := e.member(ctx, p.Machine.ID)
+	member, err := e.disk().member(ctx, p.Machine.ID)
 	if err != nil {
 		return err
 	}
@@ -493,7 +493,7 @@ func (e vmSteps) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forG
 	if err != nil {
 		return err
 	}
-	left, err := e.outliving(ctx, r, b, vms, p, forGood)
+	left, err := e.disk().outliving(ctx, r, b, vms, p, forGood)
 	if err != nil {
 		return err
 	}
@@ -518,7 +518,7 @@ func (e vmSteps) unmakeVM(ctx context.Context, r plan.Run, p step.VMParams, forG
 	if err := e.disown(ctx, p.Machine.ID); err != nil || !forGood {
 		return err
 	}
-	return e.dropDisks(ctx, r, b, p, left)
+	return e.disk().dropDisks(ctx, r, b, p, left)
 }
 
 // BundleDigest returns the SHA-256 of the bundle's release.yaml, which pins everything in it.

@@ -174,7 +174,7 @@ func (t *planTx) contentOfPlan(id string) (plan.Content, planRow, error) {
 	if err := t.db.Where("id = ?", id).Take(&row).Error; err != nil {
 		return plan.Content{}, row, dbError(opHooks, "plan "+id, err)
 	}
-	cached, err := (&planStore{database: t.store}).contentOf(t.db, row)
+	cached, err := (&planStore{t.store}).contentOf(t.db, row)
 	if err != nil {
 		return plan.Content{}, row, err
 	}

@@ -66,7 +66,7 @@ func (t *planTx) Stop(planID string) error {
 
 // Beat notes that the process of the instance was alive at the time. A zero time takes the sign of life back: its peers
 // then see to what it left.
-func (s *planStore) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
+func (s *instanceStore) Beat(ctx context.Context, instance, host string, started, now time.Time) error {
 	err := s.retried(ctx, func() error {
 		return s.write.WithContext(ctx).
 			Exec(`INSERT INTO instances (id, host, started_at, seen_at, binds, address) VALUES (?, ?, ?, ?, 1, ?)
@@ -78,9 +78,9 @@ func (s *planStore) Beat(ctx context.Context, instance, host string, started, no
 }
 
 // Advertise has the signs of life say where other directors reach this one.
-func (s *planStore) Advertise(address string) { s.advertised.Store(&address) }
+func (s *instanceStore) Advertise(address string) { s.advertised.Store(&address) }
 
-func (s *planStore) address() string {
+func (s *instanceStore) address() string {
 	if a := s.advertised.Load(); a != nil {
 		return *a
 	}
@@ -89,7 +89,7 @@ func (s *planStore) address() string {
 
 // Peer returns where the director with the instance says that it can be reached, and its host. The address is empty if
 // it does not say. Errors: not_found if no such director gives signs of life.
-func (s *planStore) Peer(ctx context.Context, instance string) (address, host string, err error) {
+func (s *instanceStore) Peer(ctx context.Context, instance string) (address, host string, err error) {
 	var rows []struct{ Address, Host string }
 	err = s.read.WithContext(ctx).Raw(
 		"SELECT address, host FROM instances WHERE id = ? AND seen_at > 0", instance,
@@ -107,7 +107,7 @@ func (s *planStore) Peer(ctx context.Context, instance string) (address, host st
 type Instance struct{ ID, Host string }
 
 // Instances returns the directors that give signs of life, by their hosts.
-func (s *planStore) Instances(ctx context.Context) ([]Instance, error) {
+func (s *instanceStore) Instances(ctx context.Context) ([]Instance, error) {
 	var out []Instance
 	err := s.read.WithContext(ctx).Raw(
 		"SELECT id, host FROM instances WHERE seen_at > 0 ORDER BY host, id",
@@ -117,7 +117,7 @@ func (s *planStore) Instances(ctx context.Context) ([]Instance, error) {
 
 // Gone removes the instances that were not seen since the time, other than instance itself, and returns them. Of
 // several callers one gets each.
-func (s *planStore) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {
+func (s *instanceStore) Gone(ctx context.Context, since time.Time, instance string) ([]string, error) {
 	var ids []string
 	err := s.retried(ctx, func() error {
 		ids = nil

@@ -73,7 +73,7 @@ func prefixed(q *gorm.DB, column, text string) *gorm.DB {
 }
 
 // jsonText is a text, number or object out of a column that holds JSON, as text; NULL if it is not there.
-func (s *planStore) jsonText(column string, path ...string) string {
+func (s *database) jsonText(column string, path ...string) string {
 	if s.read.Name() == "postgres" {
 		return fmt.Sprintf("(%s::json #>> '{%s}')", column, strings.Join(path, ","))
 	}
@@ -209,7 +209,7 @@ var documentOrders = map[string]order{
 
 // DocumentPage lists documents of a kind whose name begins with the prefix. A visible that is not nil narrows clusters
 // and projects, and leaves nothing of other kinds but releases. next is nil at the end of the list.
-func (s *planStore) DocumentPage(
+func (s *documentStore) DocumentPage(
 	ctx context.Context, kind model.Kind, prefix string, visible *director.Visible, p director.Page,
 ) (docs []model.Stored, next *director.Place, err error) {
 	by, err := sortBy(documentOrders, p.Sort, "documents")
@@ -258,7 +258,7 @@ type ClusterItem struct {
 func (c ClusterItem) Place() *director.Place { return &director.Place{Name: c.Name, Value: c.Name} }
 
 // ClusterPage lists the clusters whose name begins with the prefix, by name. next is nil at the end of the list.
-func (s *planStore) ClusterPage(
+func (s *machineStore) ClusterPage(
 	ctx context.Context, prefix string, visible *director.Visible, p director.Page,
 ) (items []ClusterItem, next *director.Place, err error) {
 	all := s.clusters(ctx)
@@ -280,7 +280,7 @@ func (s *planStore) ClusterPage(
 }
 
 // Cluster returns the cluster of that name, or not_found.
-func (s *planStore) Cluster(ctx context.Context, name string) (ClusterItem, error) {
+func (s *machineStore) Cluster(ctx context.Context, name string) (ClusterItem, error) {
 	items, err := readClusters(s.clusters(ctx).Where("d.name = ?", name))
 	if err == nil && len(items) == 0 {
 		err = dbError("store.cluster", "Cluster/"+name, gorm.ErrRecordNotFound)
@@ -293,7 +293,7 @@ func (s *planStore) Cluster(ctx context.Context, name string) (ClusterItem, erro
 
 // clusters asks for everything that a list shows in one go: of a fleet's list, most of the time went into questions of
 // their own and into rows by reflection.
-func (s *planStore) clusters(ctx context.Context) *gorm.DB {
+func (s *machineStore) clusters(ctx context.Context) *gorm.DB {
 	return s.read.WithContext(ctx).Table("documents AS d").
 		Select("d.uid, d.name, d.generation, COALESCE("+s.jsonText("d.body", "spec", "release")+", ''), COALESCE("+
 			s.jsonText("d.body", "metadata", "labels")+", ''), "+
@@ -353,7 +353,7 @@ func DocumentPlace(d model.Stored, sort string) *director.Place {
 }
 
 // MachinesOf lists the live machines of the clusters with these uids, by uid.
-func (s *planStore) MachinesOf(ctx context.Context, uids []string) (map[string][]director.Machine, error) {
+func (s *machineStore) MachinesOf(ctx context.Context, uids []string) (map[string][]director.Machine, error) {
 	var rows []machineRow
 	err := s.read.WithContext(ctx).Where("cluster_uid IN ? AND deleted_at = 0", uids).Order(
 		"cluster, role, name, created_at",

@@ -17,7 +17,7 @@ func (s *planStore) OpenPlans(ctx context.Context, statuses ...plan.Status) ([]p
 // OpenPlans returns the plans as the transaction sees them. It locks none: a plan that moves meanwhile may be in its
 // former status.
 func (t *planTx) OpenPlans(statuses ...plan.Status) ([]plan.Plan, error) {
-	return (&planStore{database: t.store}).openPlans(t.db, statuses)
+	return (&planStore{t.store}).openPlans(t.db, statuses)
 }
 
 func (s *planStore) openPlans(db *gorm.DB, statuses []plan.Status) ([]plan.Plan, error) {

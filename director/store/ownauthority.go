@@ -12,7 +12,7 @@ const MetaAuthority = "tls_authority"
 
 // OwnAuthority returns the authority that the directors on this database follow, sealed, and its revision; "" if it has
 // never changed.
-func (s *planStore) OwnAuthority(ctx context.Context) (revision string, sealed []byte, err error) {
+func (s *instanceStore) OwnAuthority(ctx context.Context) (revision string, sealed []byte, err error) {
 	var rows []struct {
 		Revision string
 		Sealed   []byte
@@ -26,7 +26,9 @@ func (s *planStore) OwnAuthority(ctx context.Context) (revision string, sealed [
 
 // PutOwnAuthority replaces the revision former by another one, with the fingerprint of its older authority. Errors:
 // conflict if former is not what is there any more.
-func (s *planStore) PutOwnAuthority(ctx context.Context, former, revision, fingerprint string, sealed []byte) error {
+func (s *instanceStore) PutOwnAuthority(
+	ctx context.Context, former, revision, fingerprint string, sealed []byte,
+) error {
 	const op = "store.put_own_authority"
 	return s.Update(ctx, func(tx *Tx) error {
 		statement, args := "UPDATE own_authority SET revision = ?, sealed = ? WHERE revision = ?",
@@ -51,7 +53,7 @@ func (s *planStore) PutOwnAuthority(ctx context.Context, former, revision, finge
 }
 
 // FollowAuthority notes that the director with the instance has taken the revision.
-func (s *planStore) FollowAuthority(ctx context.Context, instance, revision string) error {
+func (s *instanceStore) FollowAuthority(ctx context.Context, instance, revision string) error {
 	err := s.write.WithContext(ctx).Exec(
 		"UPDATE instances SET authority = ? WHERE id = ? AND authority <> ?", revision, instance, revision,
 	).Error
@@ -65,7 +67,7 @@ type Follower struct {
 }
 
 // Followers returns the directors that give signs of life, by their hosts, and which of them have taken the revision.
-func (s *planStore) Followers(ctx context.Context, revision string) ([]Follower, error) {
+func (s *instanceStore) Followers(ctx context.Context, revision string) ([]Follower, error) {
 	var out []Follower
 	err := s.read.WithContext(ctx).Raw(
 		"SELECT id, host, authority = ? AS follows FROM instances WHERE seen_at > 0 ORDER BY host, id", revision,

@@ -411,7 +411,7 @@ func (t *txn) SQL() *sql.Tx { return t.db.Statement.ConnPool.(*sql.Tx) }
 // plan. What the elements of the plan's lists hold is shared, and must not be written to.
 func (t *planTx) Plan(id string) (plan.Plan, plan.State, error) {
 	committed := !slices.ContainsFunc(t.appended, func(e plan.Event) bool { return e.Plan == id })
-	return (&planStore{database: t.store}).loadPlan(t.locked(), t.db, id, committed)
+	return (&planStore{t.store}).loadPlan(t.locked(), t.db, id, committed)
 }
 
 // AddPlan stores a new plan in its first state, with the machines that it names.

@@ -30,6 +30,7 @@ type Store struct {
 	*database
 	*documentStore
 	*planStore
+	*instanceStore
 	*machineStore
 	*userStore
 	*scheduleStore
@@ -41,9 +42,8 @@ type Store struct {
 
 func newStore(db *database) *Store {
 	return &Store{
-		db, &documentStore{db}, &planStore{database: db}, &machineStore{db}, &userStore{db}, &scheduleStore{db},
-		&trailStore{db}, &campaignStore{db}, &hookStore{db},
-		&notificationStore{db},
+		db, &documentStore{db}, &planStore{db}, &instanceStore{database: db}, &machineStore{db}, &userStore{db},
+		&scheduleStore{db}, &trailStore{db}, &campaignStore{db}, &hookStore{db}, &notificationStore{db},
 	}
 }
 
@@ -63,7 +63,11 @@ type database struct {
 type documentStore struct{ *database }
 
 // planStore keeps plans with their events, what holds them up, and outer orchestrators' phases.
-type planStore struct {
+type planStore struct{ *database }
+
+// instanceStore keeps what the directors of one database know of each other: who is alive, and who follows the
+// authority.
+type instanceStore struct {
 	*database
 	advertised atomic.Pointer[string] // where other directors reach this one
 }

@@ -120,7 +120,7 @@ func attachKept(op string, h *host, c *virt.Connect, d *domain, key director.Sta
 			continue // it never had one, or its maker has brought the data in another way
 		}
 		_ = vol.Free()
-		if err := p.whole(p.dataName(disk.Owner(key), disk.Serial)); err != nil {
+		if err := p.ofCopies().whole(p.dataName(disk.Owner(key), disk.Serial)); err != nil {
 			return err
 		}
 		if err := attach(op, p, d, key, disk, freeTarget(targets)); err != nil {

@@ -13,6 +13,11 @@ import (
 // A data disk that is written from another one has a mark next to the seeds from before it is touched until it is
 // whole. libvirt copies; a copy that libvirtd or the director did not end is deleted and made again.
 
+// diskCopies are what a pool needs for copies of disks.
+type diskCopies struct{ *pool }
+
+func (p *pool) ofCopies() diskCopies { return diskCopies{p} }
+
 // CopyDisk implements hypervisor.DiskCopier. The copy is on the host and in the pool of the disk.
 func (b *Backend) CopyDisk(ctx context.Context, owner director.Stamp, serial string, to director.Stamp) error {
 	const op = "libvirt.copy_disk"
@@ -72,14 +77,14 @@ func (b *Backend) writeDisk(ctx context.Context, op string, from, to director.St
 // copyVolume is writeDisk in the pools of the host. Each line may be the last one, and the next call continues from
 // there.
 func (b *Backend) copyVolume(p *pool, from, to string, again bool) error {
-	if err := p.whole(from); err != nil {
+	if err := p.ofCopies().whole(from); err != nil {
 		return err
 	}
-	there, err := p.disks.allocated(to)
+	there, err := p.disks.ofCopies().allocated(to)
 	if err != nil {
 		return err
 	}
-	if there >= 0 && !again && p.whole(to) == nil {
+	if there >= 0 && !again && p.ofCopies().whole(to) == nil {
 		return nil
 	}
 	source, err := p.disks.find(from)
@@ -127,8 +132,8 @@ func (b *Backend) copyVolume(p *pool, from, to string, again bool) error {
 }
 
 // allocated is what the volume takes of the pool, or -1 if there is none.
-func (p *pool) allocated(name string) (int64, error) {
-	info, found, err := read(p, name, (*virt.StorageVol).GetInfo)
+func (p diskCopies) allocated(name string) (int64, error) {
+	info, found, err := read(p.pool, name, (*virt.StorageVol).GetInfo)
 	if err != nil || !found {
 		return -1, err
 	}
@@ -136,7 +141,7 @@ func (p *pool) allocated(name string) (int64, error) {
 }
 
 // whole is a conflict if the data disk of the name is marked as not written to its end.
-func (p *pool) whole(disk string) error {
+func (p diskCopies) whole(disk string) error {
 	mark, err := p.find(copyingName(disk))
 	if err != nil || mark == nil {
 		return err
@@ -146,7 +151,7 @@ func (p *pool) whole(disk string) error {
 }
 
 // copying are the names of the data disks that are marked as not written to their end.
-func (p *pool) copying() ([]string, error) {
+func (p diskCopies) copying() ([]string, error) {
 	names, err := p.names()
 	var disks []string
 	for _, name := range names {

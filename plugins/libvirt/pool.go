@@ -417,7 +417,7 @@ func (p *pool) labelAll(disks []string, o hypervisor.DeleteOptions) error {
 		if o.DataDisks && strings.HasPrefix(name, volumePrefix(o.Owner)) {
 			continue
 		}
-		if err := p.label(name, o.Label); err != nil {
+		if err := p.ofLabels().label(name, o.Label); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,11 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
+// diskLabels say what the disks in a pool are.
+type diskLabels struct{ *pool }
+
+func (p *pool) ofLabels() diskLabels { return diskLabels{p} }
+
 // ListVolumes implements hypervisor.Volumes.
 func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervisor.VolumeInfo, error) {
 	const op = "libvirt.list_volumes"
@@ -92,7 +97,7 @@ func (p *pool) dataDisks(match func(stamp director.Stamp, serial string) bool) (
 	if len(rows) == 0 {
 		return nil, nil
 	}
-	labels, err := p.labels()
+	labels, err := p.ofLabels().labels()
 	for i := range rows {
 		rows[i].Label = hypervisor.ParseDiskLabel(labels[rows[i].Name])
 	}
@@ -100,7 +105,7 @@ func (p *pool) dataDisks(match func(stamp director.Stamp, serial string) bool) (
 }
 
 // labels are the texts of the labels of data disks, by the names of the disks.
-func (p *pool) labels() (map[string]string, error) {
+func (p diskLabels) labels() (map[string]string, error) {
 	names, err := p.names()
 	labels := map[string]string{}
 	for _, name := range names {
@@ -112,7 +117,7 @@ func (p *pool) labels() (map[string]string, error) {
 }
 
 // label writes what the data disk was for, and forgets what was written before.
-func (p *pool) label(disk string, l hypervisor.DiskLabel) error {
+func (p diskLabels) label(disk string, l hypervisor.DiskLabel) error {
 	want := disk + ".kept." + l.Text()
 	v, err := p.ensure(volume{name: want, size: 512, format: "raw"}, false)
 	if err != nil {
@@ -123,7 +128,7 @@ func (p *pool) label(disk string, l hypervisor.DiskLabel) error {
 }
 
 // unlabel removes the labels of the disk but one.
-func (p *pool) unlabel(disk, but string) error {
+func (p diskLabels) unlabel(disk, but string) error {
 	names, err := p.names()
 	if err != nil {
 		return err
@@ -176,18 +181,18 @@ func (p *pool) deleteVolumes(owner director.Stamp, serials []string) error {
 			return err
 		}
 	}
-	labels, err := p.labels()
+	labels, err := p.ofLabels().labels()
 	if err != nil {
 		return err
 	}
 	for disk := range labels {
 		if ofDisk(disk, match) {
-			if err := p.unlabel(disk, ""); err != nil {
+			if err := p.ofLabels().unlabel(disk, ""); err != nil {
 				return err
 			}
 		}
 	}
-	pending, err := p.copying()
+	pending, err := p.ofCopies().copying()
 	if err != nil {
 		return err
 	}
@@ -210,7 +215,7 @@ func ofDisk(name string, match func(director.Stamp, string) bool) bool {
 // takeable tells what keeps the VM from the disks that it is to take over.
 func (p *pool) takeable(s hypervisor.Spec) error {
 	for _, d := range s.DataDisks {
-		if err := p.whole(p.dataName(d.Owner(s.Key), d.Serial)); err != nil {
+		if err := p.ofCopies().whole(p.dataName(d.Owner(s.Key), d.Serial)); err != nil {
 			return err
 		}
 		if d.Of == (director.Stamp{}) {

@@ -58,8 +58,20 @@ type run struct {
 
 // Ports are the ports with this director behind them. The others are types of their own.
 func (o *Operations) Ports() api.Ports {
-	return api.Ports{Documents: o, Clusters: o, Nodes: o, Planning: o, Archives: o, Journal: o, Phases: o, Access: o}
+	return api.Ports{
+		Documents: o, Clusters: Clusters{o}, Nodes: Nodes{o}, Planning: o, Archives: o, Journal: o, Phases: o,
+		Access: Access{o},
+	}
 }
+
+// Clusters shows the clusters of the operations.
+type Clusters struct{ *Operations }
+
+// Nodes shows the nodes of the operations.
+type Nodes struct{ *Operations }
+
+// Access gives access to the clusters of the operations.
+type Access struct{ *Operations }
 
 // New returns a director without documents. Its clock is now, or time.Now for nil.
 func New(now func() time.Time) *Operations {
@@ -81,12 +93,12 @@ func notFound(format string, args ...any) error {
 }
 
 // CountClusters counts nothing.
-func (o *Operations) CountClusters(context.Context, clusters.Query) (clusters.Facets, error) {
+func (o Clusters) CountClusters(context.Context, clusters.Query) (clusters.Facets, error) {
 	return clusters.Facets{}, nil
 }
 
 // CountedClusters lists clusters, and counts nothing.
-func (o *Operations) CountedClusters(
+func (o Clusters) CountedClusters(
 	ctx context.Context, q clusters.Query,
 ) ([]clusters.View, *director.Place, clusters.Facets, error) {
 	views, next, err := o.ListClusters(ctx, q)
@@ -94,7 +106,7 @@ func (o *Operations) CountedClusters(
 }
 
 // ClusterView is the state of a cluster.
-func (o *Operations) ClusterView(_ context.Context, name string) (clusters.View, error) {
+func (o Clusters) ClusterView(_ context.Context, name string) (clusters.View, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	d, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: name}]
@@ -205,7 +217,7 @@ func (o *Operations) Check(ctx context.Context, cluster string, _ plan.Request) 
 }
 
 // Nodes shows the two nodes of a cluster that is up.
-func (o *Operations) Nodes(_ context.Context, cluster string) (nodes.View, error) {
+func (o Nodes) Nodes(_ context.Context, cluster string) (nodes.View, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if _, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]; !ok {
@@ -240,7 +252,7 @@ func certificates() []nodes.Certificate {
 }
 
 // Console shows one line.
-func (o *Operations) Console(_ context.Context, cluster, node string, _ int) (string, error) {
+func (o Nodes) Console(_ context.Context, cluster, node string, _ int) (string, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.up[cluster] {
@@ -250,7 +262,7 @@ func (o *Operations) Console(_ context.Context, cluster, node string, _ int) (st
 }
 
 // Rehearse shows one pod that would go and one that a budget holds.
-func (o *Operations) Rehearse(
+func (o Nodes) Rehearse(
 	_ context.Context, cluster, node string, _ kube.DrainLimits,
 ) ([]kube.Eviction, error) {
 	o.mu.Lock()
@@ -268,7 +280,7 @@ func (o *Operations) Rehearse(
 }
 
 // RehearseDrains shows no drain.
-func (o *Operations) RehearseDrains(ctx context.Context, _ string) (nodes.Drains, error) {
+func (o Nodes) RehearseDrains(ctx context.Context, _ string) (nodes.Drains, error) {
 	return nodes.Drains{}, ctx.Err()
 }
 
@@ -562,7 +574,7 @@ func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Write
 }
 
 // Inventory returns two files.
-func (o *Operations) Inventory(_ context.Context, cluster string) (map[string][]byte, error) {
+func (o Access) Inventory(_ context.Context, cluster string) (map[string][]byte, error) {
 	return map[string][]byte{
 		"hosts.ini":          []byte("[master]\n" + cluster + "-master-1 ansible_host=10.88.0.10\n"),
 		"group_vars/all.yml": []byte("cluster_name: " + cluster + "\n"),
@@ -570,7 +582,7 @@ func (o *Operations) Inventory(_ context.Context, cluster string) (map[string][]
 }
 
 // ExportInventory returns a file of secrets too.
-func (o *Operations) ExportInventory(
+func (o Access) ExportInventory(
 	ctx context.Context, _, cluster string, _ time.Duration,
 ) (map[string][]byte, error) {
 	files, err := o.Inventory(ctx, cluster)

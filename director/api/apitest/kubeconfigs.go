@@ -9,7 +9,7 @@ import (
 )
 
 // Kubeconfig returns a text.
-func (o *Operations) Kubeconfig(_ context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
+func (o Access) Kubeconfig(_ context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.up[cluster] {
@@ -19,17 +19,17 @@ func (o *Operations) Kubeconfig(_ context.Context, actor, cluster string, ttl ti
 }
 
 // UserKubeconfig returns a text for everyone.
-func (o *Operations) UserKubeconfig(ctx context.Context, cluster string) ([]byte, error) {
+func (o Access) UserKubeconfig(ctx context.Context, cluster string) ([]byte, error) {
 	return o.Kubeconfig(ctx, "everyone", cluster, 0)
 }
 
 // BreakGlass returns a text.
-func (o *Operations) BreakGlass(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
+func (o Access) BreakGlass(ctx context.Context, actor, cluster string, ttl time.Duration) ([]byte, error) {
 	return o.Kubeconfig(ctx, actor, cluster, ttl)
 }
 
 // RevokeKubeconfigs only looks whether the cluster runs.
-func (o *Operations) RevokeKubeconfigs(ctx context.Context, actor, cluster string) error {
+func (o Access) RevokeKubeconfigs(ctx context.Context, actor, cluster string) error {
 	_, err := o.Kubeconfig(ctx, actor, cluster, 0)
 	return err
 }

@@ -106,7 +106,7 @@ func (o *Operations) documents(q documents.Query) []model.Stored {
 }
 
 // ListClusters lists clusters.
-func (o *Operations) ListClusters(_ context.Context, q clusters.Query) ([]clusters.View, *director.Place, error) {
+func (o Clusters) ListClusters(_ context.Context, q clusters.Query) ([]clusters.View, *director.Place, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	var all []clusters.View
