@@ -134,42 +134,9 @@ func printClusters(w io.Writer, list []wire.Cluster) {
 	})
 }
 
-// columns are what tables show of a document after its name: a heading and a place in the spec.
-var columns = map[model.Kind][][2]string{
-	model.KindProvider: {{"TYPE", "type"}, {"HOSTS", "libvirt.hosts"}},
-	model.KindImage:    {{"KUBERNETES", "kubernetes"}, {"ARCH", "arch"}, {"SOURCE", "source"}},
-	model.KindRelease:  {{"KUBERNETES", "kubernetes"}, {"BUNDLE", "bundle"}},
-	model.KindNetwork: {
-		{"PROVIDER", "provider"}, {"MODE", "mode"}, {"CIDR", "cidr"}, {"FROM", "pool.from"}, {"TO", "pool.to"},
-	},
-	model.KindCluster:  {{"RELEASE", "release"}, {"PROVIDER", "provider"}},
-	model.KindSchedule: {{"CRON", "cron"}, {"ZONE", "timeZone"}, {"JOB", "job.name"}},
-
-	model.KindIdentityProvider: {{"TYPE", "type"}, {"ORDER", "order"}, {"SERVERS", "servers"}},
-	model.KindProject: {
-		{"CLUSTERS", "quota.clusters"},
-		{"MACHINES", "quota.machines"},
-		{"CPUS", "quota.cpus"},
-		{"MEMORY", "quota.memory"},
-		{"NETWORKS", "networks"},
-		{"DESCRIPTION", "description"},
-	},
-	model.KindBackupTarget:         {{"TYPE", "type"}, {"DIRECTORY", "directory"}, {"BUCKET", "s3.bucket"}},
-	model.KindHook:                 {{"MODE", "mode"}, {"URL", "url"}, {"PHASES", "phases"}},
-	model.KindNotification:         {{"ABOUT", "about"}, {"TO", "mail.to"}, {"URL", "webhook.url"}, {"GROUP", "group"}},
-	model.KindConsul:               {{"DATACENTER", "datacenter"}, {"DOMAIN", "domain"}, {"ADDRESSES", "addresses"}},
-	model.KindCertificateAuthority: {{"TYPE", "type"}, {"LIFE", "life"}},
-	model.KindDirector: {
-		{"PROVIDER", "provider"}, {"NETWORK", "network"}, {"ADDRESS", "address"}, {"HOSTNAME", "hostname"},
-	},
-	model.KindGrant: {
-		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
-	},
-}
-
 func printDocuments(w io.Writer, kind model.Kind, docs []wire.Document, now time.Time) {
 	header := "NAME"
-	for _, c := range columns[kind] {
+	for _, c := range model.Columns(kind) {
 		header += " " + c[0]
 	}
 	table(w, header+" GENERATION AGE", func(row func(...string)) {
@@ -179,7 +146,7 @@ func printDocuments(w io.Writer, kind model.Kind, docs []wire.Document, now time
 			}
 			_ = json.Unmarshal(d.Document, &doc) // a strange document still has a name
 			cells := []string{d.Name}
-			for _, c := range columns[kind] {
+			for _, c := range model.Columns(kind) {
 				cells = append(cells, dig(doc.Spec, c[1]))
 			}
 			row(append(cells, strconv.FormatInt(d.Generation, 10), age(now.Sub(d.CreatedAt)))...)

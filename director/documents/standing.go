@@ -117,9 +117,6 @@ func (d dependence) refusals(list []model.FieldChange) ([]director.Field, error)
 		return d.cluster(list)
 	case model.KindDirector:
 		return d.director(list)
-	case model.KindImage, model.KindRelease, model.KindSchedule, model.KindIdentityProvider, model.KindProject,
-		model.KindGrant, model.KindBackupTarget, model.KindConsul, model.KindHook,
-		model.KindNotification, model.KindCertificateAuthority:
 	}
 	return nil, nil
 }

@@ -176,7 +176,7 @@ func (n *Network) Holds(a netip.Addr) bool {
 }
 
 // pool checks the ranges of the network's pool. It returns false if there are none.
-func (v *validator) pool(n *Network) bool {
+func (v networkValidator) pool(n *Network) bool {
 	p := n.Pool
 	switch {
 	case p.From.IsValid() && !p.To.IsValid():
@@ -193,7 +193,7 @@ func (v *validator) pool(n *Network) bool {
 }
 
 // poolInside checks that everything of the pool lies in the network.
-func (v *validator) poolInside(n *Network, inside func(path string, a netip.Addr)) {
+func (v networkValidator) poolInside(n *Network, inside func(path string, a netip.Addr)) {
 	p := n.Pool
 	inside("spec.pool.from", p.From)
 	inside("spec.pool.to", p.To)
@@ -227,7 +227,7 @@ func (v *validator) poolInside(n *Network, inside func(path string, a netip.Addr
 }
 
 // attachment checks what connects the nodes to something that exists: bridge, switch, VLAN.
-func (v *validator) attachment(n *Network) {
+func (v networkValidator) attachment(n *Network) {
 	if n.Switch != "" && n.Mode != "bridge" {
 		v.fail("spec.switch", "leave it out, or set mode: bridge", "has no meaning for mode %s", n.Mode)
 	}
@@ -241,7 +241,7 @@ func (v *validator) attachment(n *Network) {
 }
 
 // routes checks the network's further routes.
-func (v *validator) routes(n *Network) {
+func (v networkValidator) routes(n *Network) {
 	seen := map[netip.Prefix]int{}
 	for i, r := range n.Routes {
 		at := fmt.Sprintf("spec.routes[%d]", i)

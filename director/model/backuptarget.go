@@ -60,6 +60,21 @@ type Drill struct {
 // usualDrillAge is a week, with a day for a drill that had to wait.
 const usualDrillAge = 8 * 24 * time.Hour
 
+// backupTargetKind is what the model knows of the kind BackupTarget.
+var backupTargetKind = kind{
+	name:    KindBackupTarget,
+	meaning: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
+	spec:    func(d *Document) any { return ensure(&d.BackupTarget) },
+	validate: func(v *validator, d *Document) {
+		v.backupTarget(d.BackupTarget)
+	},
+	credentials: func(d *Document) []string { return []string{d.BackupTarget.credentials()} },
+	columns:     [][2]string{{"TYPE", "type"}, {"DIRECTORY", "directory"}, {"BUCKET", "s3.bucket"}},
+	effects: of(Later, "no machine depends on it; later backups follow it", "spec.type", "spec.directory",
+		"spec.s3.url", "spec.s3.bucket", "spec.s3.prefix", "spec.s3.region", "spec.s3.credentials", "spec.s3.ca",
+		"spec.recipients", "spec.retention.count", "spec.retention.days"),
+}
+
 // Late returns the age at which the last drill of the cluster that succeeded is late.
 func (d Drill) Late() time.Duration {
 	if d.MaxAge > 0 {
@@ -127,7 +142,7 @@ func (v *validator) bucket(b *S3Bucket) {
 	v.match("spec.s3.credentials", b.Credentials, labelPattern,
 		"the name of credentials: letters a-z, digits and dashes, beginning with a letter", 40)
 	if b.CA != "" {
-		v.pem("spec.s3.ca", b.CA)
+		v.content().pem("spec.s3.ca", b.CA)
 	}
 }
 
@@ -160,4 +175,12 @@ func (v *validator) backupTarget(t *BackupTarget) {
 	if len(t.Recipients) == 0 {
 		v.warn("spec.recipients", "is empty: no one can open these backups when the director's sealing key is lost")
 	}
+}
+
+// credentials returns the name of those of the bucket, or "" if there are none.
+func (t *BackupTarget) credentials() string {
+	if t.S3 == nil {
+		return ""
+	}
+	return t.S3.Credentials
 }

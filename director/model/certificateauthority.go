@@ -34,6 +34,22 @@ type StepCA struct {
 	Credentials     string `json:"credentials" doc:"Name of the credentials whose password is the provisioner's." required:"true"`
 }
 
+// certificateAuthorityKind is what the model knows of the kind CertificateAuthority.
+var certificateAuthorityKind = kind{
+	name: KindCertificateAuthority,
+	meaning: "Who issues the certificate authorities of clusters; see " +
+		"[outer certificate authorities](../operate/outer-ca.md).",
+	spec: func(d *Document) any { return ensure(&d.CertificateAuthority) },
+	validate: func(v *validator, d *Document) {
+		v.certificateAuthority(d.CertificateAuthority)
+	},
+	credentials: func(d *Document) []string { return []string{d.CertificateAuthority.Account()} },
+	columns:     [][2]string{{"TYPE", "type"}, {"LIFE", "life"}},
+	effects: of(Later, "authorities that are issued from then on are by it", "spec.type",
+		"spec.certificate", "spec.credentials", "spec.subject", "spec.stepCA.url", "spec.stepCA.rootFingerprint",
+		"spec.stepCA.provisioner", "spec.stepCA.credentials", "spec.life", "spec.leastLife"),
+}
+
 // Account returns the name of the credentials that the authority needs, or "".
 func (a *CertificateAuthority) Account() string {
 	if a.StepCA != nil {
@@ -77,7 +93,7 @@ func (v *validator) certificateAuthority(a *CertificateAuthority) {
 		if a.Certificate == "" {
 			v.fail("spec.certificate", "write the certificate of the authority in PEM form", "is missing")
 		}
-		v.pem("spec.certificate", a.Certificate)
+		v.content().pem("spec.certificate", a.Certificate)
 		v.match("spec.credentials", a.Credentials, labelPattern, credentialsHint, 40)
 	case AuthorityCSR:
 		if a.Subject != "" {

@@ -16,14 +16,33 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		for _, path := range Leaves(k) {
 			known[path] = true
 			if e, ok := EffectOf(k, path); !ok || e.Why == "" {
-				t.Errorf("%s: what a change of %s means while machines exist is not said in change.go", k, path)
+				t.Errorf("%s: what a change of %s means while machines exist is not said in the effects of its kind", k, path)
 			}
 		}
-		for path := range effects[k] {
+		for path := range k.about().effects {
 			if !known[path] {
 				t.Errorf("%s has no field %s", k, path)
 			}
 		}
+	}
+}
+
+// Every kind can be read, described and listed: a new one fails here until it is whole.
+func TestKindsAreWhole(t *testing.T) {
+	t.Parallel()
+	for _, k := range Kinds() {
+		d := Document{Kind: k}
+		switch about := k.about(); {
+		case d.Spec() == nil:
+			t.Errorf("%s has no spec", k)
+		case about.meaning == "" || len(about.columns) == 0:
+			t.Errorf("%s has no meaning or no columns: %+v", k, about)
+		case about.against != nil && about.references == nil && k != KindConsul:
+			t.Errorf("%s is held against documents that it does not name", k)
+		}
+	}
+	if k := Kind("Clutser"); (&Document{Kind: k}).Spec() != nil || Columns(k) != nil {
+		t.Errorf("%s is known", k)
 	}
 }
 

@@ -51,10 +51,34 @@ type ConsulTLS struct {
 	ServerName string `json:"serverName,omitempty" doc:"Name in the servers' certificates, such as server.dc1.consul. Default: the host of the address." maxLength:"253"`
 }
 
-// Names tells whether the credentials of the name are those of the token or of the gossip key.
-func (c *Consul) Names(credentials string) bool {
-	return credentials != "" && (c.Credentials == credentials || c.Gossip == credentials)
+// consulValidator validates Consuls, and what clusters want of them.
+type consulValidator struct{ *validator }
+
+// consulKind is what the model knows of the kind Consul.
+var consulKind = kind{
+	name: KindConsul,
+	meaning: "A datacenter of Consul, whose catalog tells others where clusters are; see " +
+		"[Consul](../operate/consul.md).",
+	spec: func(d *Document) any { return ensure(&d.Consul) },
+	validate: func(v *validator, d *Document) {
+		v.consuls().consul(d.Consul)
+	},
+	against: func(v *validator, d *Document, all Set) {
+		v.consuls().consulAgainst(d, all)
+	},
+	credentials: func(d *Document) []string { return []string{d.Consul.Credentials, d.Consul.Gossip} },
+	columns:     [][2]string{{"DATACENTER", "datacenter"}, {"DOMAIN", "domain"}, {"ADDRESSES", "addresses"}},
+	effects: merged(
+		of(Later, "no machine depends on it; the director asks and registers by it from then on", "spec.addresses",
+			"spec.datacenter", "spec.domain", "spec.dns", "spec.tls.ca", "spec.tls.serverName", "spec.credentials",
+			"spec.gossip", "spec.agents.director"),
+		of(Later, "new nodes follow it, and those that there are with directorctl rotate consul-token",
+			"spec.agents.join", "spec.agents.program.url", "spec.agents.program.sha256", "spec.agents.program.ca",
+			"spec.agents.autoEncrypt", "spec.agents.networks"),
+	),
 }
+
+func (v *validator) consuls() consulValidator { return consulValidator{v} }
 
 // The ports at which a Consul answers HTTPS and DNS unless its document says others.
 const (
@@ -174,7 +198,7 @@ const (
 	mostLabel        = 63 // of RFC 1035
 )
 
-func (v *validator) consul(c *Consul) {
+func (v consulValidator) consul(c *Consul) {
 	if len(c.Addresses) == 0 {
 		v.fail("spec.addresses", "such as https://consul.example.org:8501", "is empty")
 	}
@@ -203,7 +227,7 @@ func (v *validator) consul(c *Consul) {
 		}
 	}
 	if c.TLS.CA != "" {
-		v.pem("spec.tls.ca", c.TLS.CA)
+		v.content().pem("spec.tls.ca", c.TLS.CA)
 	}
 	if c.TLS.ServerName != "" {
 		v.match("spec.tls.serverName", c.TLS.ServerName, dnsNamePattern, "a name such as server.dc1.consul", 253)
@@ -224,7 +248,7 @@ func (v *validator) consul(c *Consul) {
 	}
 }
 
-func (v *validator) consulAgents(c *Consul) {
+func (v consulValidator) consulAgents(c *Consul) {
 	a := c.Agents
 	if a.Director {
 		v.consulOwnAgent(c)
@@ -244,7 +268,7 @@ func (v *validator) consulAgents(c *Consul) {
 			"64 hexadecimal digits, as sha256sum prints them", 64)
 	}
 	if p.CA != "" {
-		v.pem("spec.agents.program.ca", p.CA)
+		v.content().pem("spec.agents.program.ca", p.CA)
 	}
 	if p.URL == "" {
 		return
@@ -262,7 +286,7 @@ func (v *validator) consulAgents(c *Consul) {
 
 // consulOwnAgent checks what the agent next to the director needs. Unlike nodes, the director's machine may be where
 // everybody is: its gossip is authenticated.
-func (v *validator) consulOwnAgent(c *Consul) {
+func (v consulValidator) consulOwnAgent(c *Consul) {
 	for _, f := range []struct {
 		path, hint string
 		missing    bool
@@ -280,7 +304,7 @@ func (v *validator) consulOwnAgent(c *Consul) {
 // builtInServices are Services that Kubernetes itself makes.
 var builtInServices = map[[2]string]bool{{"default", "kubernetes"}: true, {"kube-system", "kube-dns"}: true}
 
-func (v *validator) discovery(d Discovery) {
+func (v consulValidator) discovery(d Discovery) {
 	if d.Consul == "" {
 		return // the decoder has said so, or there is no discovery
 	}
@@ -308,7 +332,7 @@ func (v *validator) discovery(d Discovery) {
 	}
 }
 
-func (v *validator) exports(e DiscoveryExport) {
+func (v consulValidator) exports(e DiscoveryExport) {
 	for i, name := range e.Names {
 		at := fmt.Sprintf("spec.discovery.export.names[%d]", i)
 		begin, _ := strings.CutSuffix(name, "*")
@@ -330,7 +354,7 @@ func (v *validator) exports(e DiscoveryExport) {
 
 // discoveryAgainst keeps names of the cluster apart from names of Consul: a name server that forwards the one would
 // never answer for the other.
-func (v *validator) discoveryAgainst(c *Cluster, all Set) {
+func (v consulValidator) discoveryAgainst(c *Cluster, all Set) {
 	if c.Discovery.Consul == "" {
 		return
 	}
@@ -362,7 +386,7 @@ func (v *validator) discoveryAgainst(c *Cluster, all Set) {
 func within(name, domain string) bool { return name == domain || strings.HasSuffix(name, "."+domain) }
 
 // consulAgainst keeps datacenters apart: what the director does not find wanted in one, it takes out of it.
-func (v *validator) consulAgainst(d *Document, all Set) {
+func (v consulValidator) consulAgainst(d *Document, all Set) {
 	for ref, other := range all {
 		switch {
 		case ref == d.Ref():

@@ -26,9 +26,14 @@ var (
 // variableOfLines is the one variable whose value has lines.
 const variableOfLines = "registry_ca"
 
+// textValidator validates every text of a document.
+type textValidator struct{ *validator }
+
+func (v *validator) content() textValidator { return textValidator{v} }
+
 // contents checks every text of the document, whatever field it is in: what is stored reaches templates, files of nodes
 // and other people's terminals.
-func (v *validator) contents(d *Document) {
+func (v textValidator) contents(d *Document) {
 	for _, key := range sorted(d.Metadata.Labels) {
 		v.line("metadata.labels", key)
 		v.line("metadata.labels."+key, d.Metadata.Labels[key])
@@ -55,7 +60,7 @@ func quotedPath(at string) string {
 
 // texts looks at all texts below val. lines tells that a text is a script or a key: it has lines, and no template sees
 // it.
-func (v *validator) texts(at string, val reflect.Value, lines bool) {
+func (v textValidator) texts(at string, val reflect.Value, lines bool) {
 	if a, ok := val.Interface().(netip.Addr); ok {
 		if a.Zone() != "" {
 			v.fail(at, "leave out what is behind the %", "is an address with a zone")
@@ -97,15 +102,15 @@ func (v *validator) texts(at string, val reflect.Value, lines bool) {
 	}
 }
 
-func (v *validator) pem(at string, value any) {
+func (v textValidator) pem(at string, value any) {
 	if text, ok := value.(string); ok && !pemText.MatchString(text) {
 		v.fail(at, "certificates in PEM form", "has characters that no certificate has")
 	}
 }
 
 // clusterContents checks what a cluster's document brings into the files of its nodes.
-func (v *validator) clusterContents(c *Cluster) {
-	(&vmValidator{v}).aliases("spec.hostAliases", c.Hosts)
+func (v textValidator) clusterContents(c *Cluster) {
+	(&vmValidator{v.validator}).aliases("spec.hostAliases", c.Hosts)
 	for i, name := range c.API.Names {
 		if _, err := netip.ParseAddr(name); err != nil {
 			v.match(fmt.Sprintf("spec.api.names[%d]", i), name, apiName, "a host name or an address", 253)
@@ -141,7 +146,7 @@ func (v *validator) clusterContents(c *Cluster) {
 }
 
 // persisted checks the directories that lie on the data disk: they are mounted over what the image has there.
-func (v *validator) persisted(at string, dirs []string) {
+func (v textValidator) persisted(at string, dirs []string) {
 	for i, dir := range dirs {
 		here := fmt.Sprintf("%s.persist[%d]", at, i)
 		switch {

@@ -34,6 +34,34 @@ type DirectorImage struct {
 // an image there.
 const ApplianceImage = "appliance"
 
+// directorKind is what the model knows of the kind Director.
+var directorKind = kind{
+	name:    KindDirector,
+	meaning: "The VM of another director; see [directors that a director makes](../operate/directors.md).",
+	spec:    func(d *Document) any { return ensure(&d.Director) },
+	validate: func(v *validator, d *Document) {
+		v.director(d.Director)
+	},
+	references: func(d *Document) []Ref {
+		return []Ref{{KindProvider, d.Director.Provider}, {KindNetwork, d.Director.Network}}
+	},
+	against: func(v *validator, d *Document, all Set) {
+		v.directorAgainst(d, all)
+	},
+	credentials: func(d *Document) []string { return []string{d.Director.Credentials, d.Director.Certificate} },
+	columns: [][2]string{
+		{"PROVIDER", "provider"}, {"NETWORK", "network"}, {"ADDRESS", "address"}, {"HOSTNAME", "hostname"},
+	},
+	effects: merged(
+		of(Refused, "the VM is there", "spec.provider", "spec.network", "spec.host", "spec.address", "spec.hostname",
+			"spec.dataDisk"),
+		of(Planned, "the VM is made again of it: directorctl director upgrade", "spec.cpus", "spec.memory",
+			"spec.disk", "spec.image.sha256"),
+		of(Later, whyNew, "spec.image.source", "spec.image.unsigned"),
+		of(Later, "the VM is told at its first boot alone", "spec.sshKeys", "spec.credentials", "spec.certificate"),
+	),
+}
+
 // AsImage returns the image as back ends and their checks know images of VMs.
 func (i DirectorImage) AsImage() Image {
 	return Image{Source: i.Source, Format: "qcow2", SHA256: i.SHA256, Arch: "amd64", Unsigned: i.Unsigned}
@@ -51,11 +79,6 @@ func (d *Director) HostnameOf(name string) string {
 func (d *Director) SameVM(other *Director) bool {
 	return d.Image.SHA256 == other.Image.SHA256 && d.CPUs == other.CPUs && d.Memory == other.Memory &&
 		d.Disk == other.Disk
-}
-
-// Names tells whether the director's VM is set up with the credentials.
-func (d *Director) Names(credentials string) bool {
-	return credentials != "" && (d.Credentials == credentials || d.Certificate == credentials)
 }
 
 func (v *validator) director(d *Director) {

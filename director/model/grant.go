@@ -38,6 +38,57 @@ type GrantGroup struct {
 	Group    string `json:"group" doc:"Distinguished name of the group, as spec.roles of the provider has it." required:"true" maxLength:"1024"`
 }
 
+// grantValidator validates grants and projects.
+type grantValidator struct{ *validator }
+
+// grantKind is what the model knows of the kind Grant.
+var grantKind = kind{
+	name: KindGrant,
+	meaning: "What users and groups may do in a project, on one cluster or on the whole director; see " +
+		"[grants](../operate/grants.md).",
+	spec: func(d *Document) any { return ensure(&d.Grant) },
+	validate: func(v *validator, d *Document) {
+		v.grants().grant(d.Grant)
+	},
+	references: func(d *Document) []Ref {
+		return d.Grant.references()
+	},
+	against: func(v *validator, d *Document, all Set) {
+		v.grants().grantAgainst(d.Grant, all)
+	},
+	columns: [][2]string{
+		{"ROLE", "role"}, {"PROJECT", "project"}, {"CLUSTER", "cluster"}, {"USERS", "users"}, {"GROUPS", "groups"},
+	},
+	effects: of(Later, "no machine depends on it; it counts from the next request", "spec.users", "spec.groups",
+		"spec.role", "spec.project", "spec.cluster"),
+}
+
+// projectKind is what the model knows of the kind Project.
+var projectKind = kind{
+	name:    KindProject,
+	meaning: "A set of clusters with its people and its quota; see [grants](../operate/grants.md).",
+	spec:    func(d *Document) any { return ensure(&d.Project) },
+	references: func(d *Document) []Ref {
+		return d.Project.references()
+	},
+	against: func(v *validator, d *Document, all Set) {
+		v.grants().projectAgainst(d, all)
+	},
+	columns: [][2]string{
+		{"CLUSTERS", "quota.clusters"},
+		{"MACHINES", "quota.machines"},
+		{"CPUS", "quota.cpus"},
+		{"MEMORY", "quota.memory"},
+		{"NETWORKS", "networks"},
+		{"DESCRIPTION", "description"},
+	},
+	effects: of(Later, "no machine depends on it; it is checked when documents are applied", "spec.description",
+		"spec.providers", "spec.networks", "spec.quota.clusters", "spec.quota.machines", "spec.quota.cpus",
+		"spec.quota.memory"),
+}
+
+func (v *validator) grants() grantValidator { return grantValidator{v} }
+
 // names returns the documents of the kind that clusters of the project may name.
 func (p *Project) names(k Kind) []string {
 	if k == KindProvider {
@@ -70,7 +121,7 @@ func (g *Grant) references() []Ref {
 	return refs
 }
 
-func (v *validator) grant(g *Grant) {
+func (v grantValidator) grant(g *Grant) {
 	if len(g.Users)+len(g.Groups) == 0 {
 		v.fail("spec.users", "name users or groups", "is empty, and so is spec.groups: the grant is for no one")
 	}
@@ -80,7 +131,7 @@ func (v *validator) grant(g *Grant) {
 }
 
 // grantAgainst checks that the groups are asked for: a group that its provider does not name would never count.
-func (v *validator) grantAgainst(g *Grant, all Set) {
+func (v grantValidator) grantAgainst(g *Grant, all Set) {
 	for i, group := range g.Groups {
 		roles := all[Ref{KindIdentityProvider, group.Provider}].IdentityProvider.Roles
 		if !slices.ContainsFunc(roles, func(r GroupRole) bool { return r.Group == group.Group }) {
@@ -93,7 +144,7 @@ func (v *validator) grantAgainst(g *Grant, all Set) {
 }
 
 // projectAgainst holds the clusters of the project against its quota.
-func (v *validator) projectAgainst(d *Document, all Set) {
+func (v grantValidator) projectAgainst(d *Document, all Set) {
 	var clusters, machines, cpus int
 	var memory Size
 	var names []string
@@ -132,7 +183,7 @@ func (v *validator) projectAgainst(d *Document, all Set) {
 }
 
 // inProject checks that the cluster keeps to what its project may use.
-func (v *validator) inProject(c *Cluster, all Set) {
+func (v grantValidator) inProject(c *Cluster, all Set) {
 	if c.Project == "" {
 		return
 	}

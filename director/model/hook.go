@@ -33,6 +33,26 @@ const (
 	MomentUnlock  = "unlock"
 )
 
+// hookKind is what the model knows of the kind Hook.
+var hookKind = kind{
+	name: KindHook,
+	meaning: "An endpoint that plans tell of their phases, or ask before they continue; see " +
+		"[hooks](../operate/hooks.md).",
+	spec: func(d *Document) any { return ensure(&d.Hook) },
+	validate: func(v *validator, d *Document) {
+		v.hook(d.Hook)
+	},
+	credentials: func(d *Document) []string { return []string{d.Hook.TLS.ClientCredentials} },
+	columns:     [][2]string{{"MODE", "mode"}, {"URL", "url"}, {"PHASES", "phases"}},
+	effects: merged(
+		of(Later, "plans that are made from then on call it so", "spec.phases", "spec.select.clusters",
+			"spec.select.roles", "spec.mode", "spec.deadline", "spec.onDeadline", "spec.onRefuse"),
+		of(Later, "the next request is sent so", "spec.url", "spec.timeout", "spec.allow", "spec.tls.ca",
+			"spec.tls.clientCredentials", "spec.signature"),
+		of(Later, "the next answer is taken so", "spec.answeredBy"),
+	),
+}
+
 // HookPhases returns every phase of a hook, in the order in which a plan comes to them.
 func HookPhases() []string {
 	var out []string
@@ -104,7 +124,7 @@ func (v *validator) hook(h *Hook) {
 	}
 	v.ranged("spec.allow", h.Allow)
 	if h.TLS.CA != "" {
-		v.pem("spec.tls.ca", h.TLS.CA)
+		v.content().pem("spec.tls.ca", h.TLS.CA)
 	}
 	if c := h.TLS.ClientCredentials; c != "" {
 		v.match("spec.tls.clientCredentials", c, credentialsPattern,

@@ -39,11 +39,29 @@ type GroupRole struct {
 	Role  string `json:"role" doc:"What its people may do on the whole director. none: only what a Grant gives them." enum:"admin,operator,user,auditor,none" required:"true"`
 }
 
+// identityProviderKind is what the model knows of the kind IdentityProvider.
+var identityProviderKind = kind{
+	name: KindIdentityProvider,
+	meaning: "People who may log in; see [LDAP](../operate/ldap.md) and " +
+		"[OpenID Connect](../operate/oidc.md).",
+	spec: func(d *Document) any { return ensure(&d.IdentityProvider) },
+	validate: func(v *validator, d *Document) {
+		v.identityProvider(d.IdentityProvider)
+	},
+	credentials: func(d *Document) []string { return []string{d.IdentityProvider.Credentials} },
+	columns:     [][2]string{{"TYPE", "type"}, {"ORDER", "order"}, {"SERVERS", "servers"}},
+	effects: of(Later, "no machine depends on it; people are asked for by it from then on", "spec.type",
+		"spec.order", "spec.servers", "spec.startTLS", "spec.ca", "spec.credentials", "spec.userBase",
+		"spec.userFilter", "spec.userName", "spec.fullName", "spec.mail", "spec.groupBase", "spec.groupFilter",
+		"spec.member", "spec.roles", "spec.refresh", "spec.title", "spec.issuer", "spec.scopes",
+		"spec.groupsClaim"),
+}
+
 func (v *validator) identityProvider(p *IdentityProvider) {
 	v.match("spec.credentials", p.Credentials, labelPattern,
 		"the name of credentials: letters a-z, digits and dashes, beginning with a letter", 40)
 	if p.CA != "" {
-		v.pem("spec.ca", p.CA)
+		v.content().pem("spec.ca", p.CA)
 	}
 	if strings.ContainsFunc(p.Title, func(r rune) bool { return !unicode.IsGraphic(r) }) {
 		v.fail("spec.title", "write plain text", "holds characters that cannot be shown")

@@ -7,6 +7,61 @@ import (
 	"strings"
 )
 
+// Image is a node image: a disk that VMs are cloned from.
+type Image struct {
+	Source     string `json:"source,omitempty" doc:"Path of the file on the director, below one of its imageDirs. Left out for an image that was imported: its checksum finds it." maxLength:"4096"`
+	Format     string `json:"format,omitempty" doc:"Format of the file. Files of other formats are converted when they are imported." enum:"qcow2" default:"qcow2"`
+	SHA256     string `json:"sha256" doc:"SHA-256 of the file, 64 hexadecimal digits." required:"true"`
+	Kubernetes string `json:"kubernetes" doc:"Kubernetes version whose binaries the image carries, such as v1.37.2." required:"true"`
+	Arch       string `json:"arch,omitempty" doc:"CPU architecture." enum:"amd64" default:"amd64"`
+	// CleanUp is last, so that images without it look as they always did.
+	CleanUp CleanUp `json:"cleanUp,omitzero" doc:"What each VM takes off its disk at its first boot, of what the maker of a foreign image left there."`
+	// Unsigned is what lets an image in without a signature.
+	Unsigned string `json:"unsigned,omitempty" doc:"Why the image is used without a signature, in words. Without them an image that is not signed is refused. A signature that is there must be right all the same." maxLength:"200"`
+}
+
+// The groups of things that a clean-up knows.
+const (
+	CleanCloud        = "cloud"
+	CleanRepositories = "repositories"
+	CleanKeys         = "keys"
+)
+
+// CleanUp says what a foreign image carries that nodes do not want.
+type CleanUp struct {
+	What  []string `json:"what,omitempty" doc:"Groups of things. cloud: data, settings and agents of other clouds. repositories: package repositories. keys: SSH keys that let others in."`
+	Paths []string `json:"paths,omitempty" doc:"Further files and directories; the last part of a path may hold * and ?."`
+}
+
+// imageKind is what the model knows of the kind Image.
+var imageKind = kind{
+	name:      KindImage,
+	meaning:   "A node image: the disk that VMs are cloned from.",
+	spec:      func(d *Document) any { return ensure(&d.Image) },
+	versioned: true,
+	validate: func(v *validator, d *Document) {
+		v.image(d.Image)
+	},
+	columns: [][2]string{{"KUBERNETES", "kubernetes"}, {"ARCH", "arch"}, {"SOURCE", "source"}},
+	effects: merged(
+		of(Planned, "nodes that are recreated in an upgrade are made of it", "spec.sha256"),
+		of(
+			Later, "it is where the file is read, or what it holds", "spec.source", "spec.format", "spec.arch",
+			"spec.kubernetes",
+		),
+		of(Later, whyUnsigned, "spec.unsigned"),
+		of(Later, whyNew, "spec.cleanUp.what", "spec.cleanUp.paths"),
+	),
+}
+
+func (v *validator) image(i *Image) {
+	v.match("spec.sha256", i.SHA256, sha256Pattern, "64 hexadecimal digits, as sha256sum prints them", 64)
+	v.match("spec.kubernetes", i.Kubernetes, versionPattern, "a version such as v1.37.2", 20)
+	v.absolute("spec.source", i.Source)
+	v.cleanUp(i.CleanUp)
+	v.words("spec.unsigned", i.Unsigned)
+}
+
 // NameOnProviders is how hypervisors know the image of a document: by its name and the beginning of its checksum. So a
 // document may move on to another file while VMs are linked to the old one.
 func (i *Image) NameOnProviders(document string) string {

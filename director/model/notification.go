@@ -21,6 +21,29 @@ const (
 	AboutCertificates = "certificates"
 )
 
+// notificationValidator validates notifications.
+type notificationValidator struct{ *validator }
+
+// notificationKind is what the model knows of the kind Notification.
+var notificationKind = kind{
+	name: KindNotification,
+	meaning: "Who is told what waits for a person and what went wrong; see " +
+		"[notifications](../use/notifications.md).",
+	spec: func(d *Document) any { return ensure(&d.Notification) },
+	validate: func(v *validator, d *Document) {
+		v.notifications().notification(d.Notification)
+	},
+	credentials: func(d *Document) []string { return []string{d.Notification.CredentialsName()} },
+	columns:     [][2]string{{"ABOUT", "about"}, {"TO", "mail.to"}, {"URL", "webhook.url"}, {"GROUP", "group"}},
+	effects: of(Later, "no machine depends on it; the next message is sent so", "spec.about",
+		"spec.select.clusters", "spec.quiet", "spec.group", "spec.certificatesWithin", "spec.mail.server",
+		"spec.mail.port", "spec.mail.tls", "spec.mail.ca", "spec.mail.from", "spec.mail.to", "spec.mail.credentials",
+		"spec.mail.allow", "spec.webhook.url", "spec.webhook.timeout", "spec.webhook.signature", "spec.webhook.ca",
+		"spec.webhook.clientCredentials", "spec.webhook.allow"),
+}
+
+func (v *validator) notifications() notificationValidator { return notificationValidator{v} }
+
 // Abouts returns everything that notifications can be about, the most urgent first.
 func Abouts() []string {
 	return []string{AboutApprovals, AboutFailures, AboutBackups, AboutDrills, AboutCertificates}
@@ -169,7 +192,7 @@ func clock(text string) (int, bool) {
 	return t.Hour()*60 + t.Minute(), err == nil && clockPattern.MatchString(text)
 }
 
-func (v *validator) notification(n *Notification) {
+func (v notificationValidator) notification(n *Notification) {
 	if (n.Mail == nil) == (n.Webhook == nil) {
 		v.fail("spec", "write one of mail and webhook", "has both mail and webhook, or none of them")
 	}
@@ -188,7 +211,7 @@ func (v *validator) notification(n *Notification) {
 	v.quiet(n)
 }
 
-func (v *validator) notificationMail(m *NotificationMail) {
+func (v notificationValidator) notificationMail(m *NotificationMail) {
 	if _, err := netip.ParseAddr(m.Server); err != nil {
 		v.match("spec.mail.server", m.Server, apiName, "the name or the address of a mail server", 253)
 	}
@@ -204,7 +227,7 @@ func (v *validator) notificationMail(m *NotificationMail) {
 	v.sending("spec.mail", m.CA, "credentials", m.Credentials, m.Allow)
 }
 
-func (v *validator) notificationWebhook(w *NotificationWebhook) {
+func (v notificationValidator) notificationWebhook(w *NotificationWebhook) {
 	v.endpoint(w.URL, "spec.webhook.url")
 	v.sending("spec.webhook", w.CA, "clientCredentials", w.ClientCredentials, w.Allow)
 }
@@ -219,9 +242,9 @@ func (v *validator) endpoint(address, at string) {
 }
 
 // sending checks what mails and requests have in common.
-func (v *validator) sending(at, ca, field, credentials string, allow []netip.Prefix) {
+func (v notificationValidator) sending(at, ca, field, credentials string, allow []netip.Prefix) {
 	if ca != "" {
-		v.pem(at+".ca", ca)
+		v.content().pem(at+".ca", ca)
 	}
 	if credentials != "" {
 		v.match(at+"."+field, credentials, credentialsPattern,
@@ -244,7 +267,7 @@ func (v *validator) ranged(path string, allow []netip.Prefix) {
 	}
 }
 
-func (v *validator) quiet(n *Notification) {
+func (v notificationValidator) quiet(n *Notification) {
 	fine := true
 	for i, q := range n.Quiet {
 		at := fmt.Sprintf("spec.quiet[%d]", i)

@@ -10,31 +10,6 @@ import (
 	"strings"
 )
 
-var kindMeaning = map[Kind]string{
-	KindProvider: "A hypervisor installation that clusters can be placed on; any number of clusters share one.",
-	KindImage:    "A node image: the disk that VMs are cloned from.",
-	KindRelease:  "A release bundle on the director: everything that a cluster of one Kubernetes version needs.",
-	KindNetwork:  "An underlay network with the addresses that nodes take from it.",
-	KindCluster:  "A Kubernetes cluster as it should be.",
-	KindSchedule: "Work that the director does by itself at certain times; see [schedules](../use/schedules.md).",
-
-	KindIdentityProvider: "People who may log in; see [LDAP](../operate/ldap.md) and " +
-		"[OpenID Connect](../operate/oidc.md).",
-	KindProject: "A set of clusters with its people and its quota; see [grants](../operate/grants.md).",
-	KindGrant: "What users and groups may do in a project, on one cluster or on the whole director; see " +
-		"[grants](../operate/grants.md).",
-	KindConsul: "A datacenter of Consul, whose catalog tells others where clusters are; see " +
-		"[Consul](../operate/consul.md).",
-	KindCertificateAuthority: "Who issues the certificate authorities of clusters; see " +
-		"[outer certificate authorities](../operate/outer-ca.md).",
-	KindDirector:     "The VM of another director; see [directors that a director makes](../operate/directors.md).",
-	KindBackupTarget: "A place where backups of clusters are kept; see [backups of clusters](../use/backups.md).",
-	KindHook: "An endpoint that plans tell of their phases, or ask before they continue; see " +
-		"[hooks](../operate/hooks.md).",
-	KindNotification: "Who is told what waits for a person and what went wrong; see " +
-		"[notifications](../use/notifications.md).",
-}
-
 // Reference renders docs/reference/models.md from the types.
 func Reference() string {
 	var b strings.Builder
@@ -73,7 +48,7 @@ for what is made from then on; what exists stays as it is.
 `)
 	for _, k := range Kinds() {
 		d := Document{Kind: k}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", k, kindMeaning[k])
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", k, k.about().meaning)
 		referenceRows(&b, k, "spec", reflect.TypeOf(d.Spec()).Elem())
 	}
 	return b.String()
@@ -172,7 +147,7 @@ func typeName(t reflect.Type) string {
 func Schema(k Kind) string {
 	d := Document{Kind: k}
 	schema := map[string]any{
-		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": string(k), "description": kindMeaning[k],
+		"$schema": "https://json-schema.org/draft/2020-12/schema", "title": string(k), "description": k.about().meaning,
 		"type": "object", "additionalProperties": false, "required": []string{"apiVersion", "kind", "metadata", "spec"},
 		"properties": map[string]any{
 			"apiVersion": map[string]any{"const": APIVersion},

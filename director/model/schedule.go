@@ -14,3 +14,17 @@ type ScheduledJob struct {
 	Name   string         `json:"name" doc:"Name of the job: prune, backup, etcd-backup, restore-drill, drift, images, certificates." required:"true"`
 	Params map[string]any `json:"params,omitempty" doc:"Parameters of the job; see the page on schedules."`
 }
+
+// scheduleKind is what the model knows of the kind Schedule.
+var scheduleKind = kind{
+	name:    KindSchedule,
+	meaning: "Work that the director does by itself at certain times; see [schedules](../use/schedules.md).",
+	spec:    func(d *Document) any { return ensure(&d.Schedule) },
+	validate: func(v *validator, d *Document) {
+		v.match("spec.job.name", d.Schedule.Job.Name, labelPattern, "the name of a job, such as backup", 40)
+	},
+	columns: [][2]string{{"CRON", "cron"}, {"ZONE", "timeZone"}, {"JOB", "job.name"}},
+	effects: of(Later, "no machine depends on it; the next slot is by it", "spec.cron", "spec.timeZone",
+		"spec.job.name",
+		"spec.job.params", "spec.suspend", "spec.deadline"),
+}

@@ -35,7 +35,12 @@ type VSphere struct {
 
 var thumbprintPattern = regexp.MustCompile(`^([0-9A-Fa-f]{2}:?){31}[0-9A-Fa-f]{2}$`)
 
-func (v *validator) vsphere(p *Provider) {
+// providerValidator validates providers.
+type providerValidator struct{ *validator }
+
+func (v *validator) providers() providerValidator { return providerValidator{v} }
+
+func (v providerValidator) vsphere(p *Provider) {
 	s := p.VSphere
 	if s == nil {
 		v.fail("spec.vsphere", "name the vCenter with its url, account, datacenter, cluster and datastores", "is empty")
@@ -76,7 +81,7 @@ func (v *validator) vsphere(p *Provider) {
 
 // account checks that there is one account and not two: the sealed credentials, or a user with the file of the
 // password.
-func (v *validator) account(s *VSphere) {
+func (v providerValidator) account(s *VSphere) {
 	const set = "set it to the name of credentials, and keep those sealed: directorctl provider credentials set " +
 		"NAME --user USER"
 	v.absolute("spec.vsphere.passwordFile", s.PasswordFile)
@@ -114,7 +119,7 @@ func (v *validator) account(s *VSphere) {
 const modePortGroup = "portgroup"
 
 // modeOf checks that the network's mode is one that the provider's hypervisor has.
-func (v *validator) modeOf(n *Network, p *Provider) {
+func (v networkValidator) modeOf(n *Network, p *Provider) {
 	switch {
 	case p.Type == ProviderVSphere && n.Mode != modePortGroup:
 		v.fail(

@@ -110,20 +110,9 @@ func (s *Service) ListCredentials(ctx context.Context) ([]CredentialsView, error
 	if err != nil {
 		return nil, err
 	}
-	docs, err := s.Vault.Store.Documents(ctx, model.KindProvider)
+	docs, err := s.Vault.naming(ctx)
 	if err != nil {
 		return nil, err
-	}
-	for _, kind := range []model.Kind{
-		model.KindIdentityProvider, model.KindBackupTarget, model.KindConsul, model.KindHook,
-		model.KindNotification,
-		model.KindCertificateAuthority, model.KindDirector,
-	} {
-		more, err := s.Vault.Store.Documents(ctx, kind)
-		if err != nil {
-			return nil, err
-		}
-		docs = append(docs, more...)
 	}
 	out := make([]CredentialsView, len(list))
 	for i, c := range list {
@@ -137,18 +126,10 @@ func naming(docs []model.Stored, name string) []string {
 	var out []string
 	for _, d := range docs {
 		switch {
-		case d.Provider != nil && d.Provider.CredentialsName() == name:
+		case !d.NamesCredentials(name):
+		case d.Provider != nil:
 			out = append(out, d.Metadata.Name)
-		case d.IdentityProvider != nil && d.IdentityProvider.Credentials == name:
-			out = append(out, d.Ref().String())
-		case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == name:
-			out = append(out, d.Ref().String())
-		case d.Hook != nil && d.Hook.TLS.ClientCredentials == name:
-			out = append(out, d.Ref().String())
-		case d.Notification != nil && d.Notification.CredentialsName() == name:
-			out = append(out, d.Ref().String())
-		case d.Consul != nil && d.Consul.Names(name), d.Director != nil && d.Director.Names(name),
-			d.CertificateAuthority != nil && d.CertificateAuthority.Account() == name:
+		default:
 			out = append(out, d.Ref().String())
 		}
 	}

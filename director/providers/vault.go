@@ -297,20 +297,28 @@ func (v Vault) Reveal(ctx context.Context, name string) (director.Credentials, e
 
 // places are those of all documents that name the credentials. One whose certificates cannot be read has none.
 func (v Vault) places(ctx context.Context, credentials string) ([]string, error) {
+	docs, err := v.naming(ctx)
+	if err != nil {
+		return nil, err
+	}
 	var out []string
-	for _, kind := range []model.Kind{
-		model.KindProvider, model.KindIdentityProvider, model.KindBackupTarget, model.KindHook, model.KindNotification,
-		model.KindConsul, model.KindCertificateAuthority, model.KindDirector,
-	} {
+	for _, d := range docs {
+		if p := v.placeOf(d, credentials); p != "" && !slices.Contains(out, p) {
+			out = append(out, p)
+		}
+	}
+	return out, nil
+}
+
+// naming returns all documents of the kinds that may name credentials.
+func (v Vault) naming(ctx context.Context) ([]model.Stored, error) {
+	var out []model.Stored
+	for _, kind := range model.CredentialKinds() {
 		docs, err := v.Store.Documents(ctx, kind)
 		if err != nil {
 			return nil, err
 		}
-		for _, d := range docs {
-			if p := v.placeOf(d, credentials); p != "" && !slices.Contains(out, p) {
-				out = append(out, p)
-			}
-		}
+		out = append(out, docs...)
 	}
 	return out, nil
 }
@@ -318,23 +326,24 @@ func (v Vault) places(ctx context.Context, credentials string) ([]string, error)
 // placeOf is where the document sends the credentials, and empty if it does not name them.
 func (v Vault) placeOf(d model.Stored, credentials string) string {
 	switch {
-	case d.Provider != nil && d.Provider.VSphere != nil && d.Provider.CredentialsName() == credentials:
+	case !d.NamesCredentials(credentials):
+	case d.Provider != nil:
 		if p, err := v.place(*d.Provider.VSphere); err == nil {
 			return p
 		}
-	case d.IdentityProvider != nil && d.IdentityProvider.Credentials == credentials:
+	case d.IdentityProvider != nil:
 		return placeOfIdentity(*d.IdentityProvider)
-	case d.BackupTarget != nil && d.BackupTarget.S3 != nil && d.BackupTarget.S3.Credentials == credentials:
+	case d.BackupTarget != nil:
 		return placeOfBucket(*d.BackupTarget.S3)
-	case d.Hook != nil && d.Hook.TLS.ClientCredentials == credentials:
+	case d.Hook != nil:
 		return placeOfHook(*d.Hook)
-	case d.Notification != nil && d.Notification.CredentialsName() == credentials:
+	case d.Notification != nil:
 		return placeOfNotification(*d.Notification)
-	case d.Consul != nil && d.Consul.Names(credentials):
+	case d.Consul != nil:
 		return placeOfConsul(*d.Consul)
-	case d.CertificateAuthority != nil && d.CertificateAuthority.Account() == credentials:
+	case d.CertificateAuthority != nil:
 		return placeOfAuthority(*d.CertificateAuthority)
-	case d.Director != nil && d.Director.Names(credentials):
+	case d.Director != nil:
 		return placeOfDirector(d.Metadata.Name, *d.Director)
 	}
 	return ""

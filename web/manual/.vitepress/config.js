@@ -11,7 +11,7 @@ const groups = [
   { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'appliance', 'monitor', 'backup', 'high-availability', 'security', 'cis'] },
   { text: 'Reference', dir: 'reference', first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'] },
   { text: 'Roles', dir: 'reference/roles', first: [], collapsed: true },
-  { text: 'Develop', dir: 'develop', first: ['architecture', 'contributing', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'], collapsed: true },
+  { text: 'Develop', dir: 'develop', first: ['architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'], collapsed: true },
 ]
 
 function title(file) {

@@ -1,34 +1,6 @@
-export type Kind =
-  | 'Provider'
-  | 'Image'
-  | 'Release'
-  | 'Network'
-  | 'Project'
-  | 'Cluster'
-  | 'Schedule'
-  | 'IdentityProvider'
-  | 'Grant'
-  | 'BackupTarget'
-  | 'Hook'
-  | 'Consul'
-  | 'Notification'
-  | 'CertificateAuthority'
-  | 'Director'
+// The kinds of documents are those that have a template, in the order of the templates.
+import { templates } from './templates'
 
-export const kinds: Kind[] = [
-  'Cluster',
-  'Provider',
-  'Network',
-  'Image',
-  'Release',
-  'Project',
-  'Schedule',
-  'Grant',
-  'IdentityProvider',
-  'BackupTarget',
-  'Hook',
-  'Consul',
-  'Notification',
-  'CertificateAuthority',
-  'Director',
-]
+export type Kind = keyof typeof templates
+
+export const kinds = Object.keys(templates) as Kind[]

@@ -1,9 +1,24 @@
-// What a new document of each kind begins with. The end-to-end test checks each of them against a director.
-import type { Kind } from './kinds'
-
+// What a new document of each kind begins with, in the order in which the console lists kinds. The end-to-end test
+// checks each of them against a director.
 const head = (kind: string, name: string) => `apiVersion: kaas/v1\nkind: ${kind}\nmetadata:\n  name: ${name}\nspec:\n`
 
-export const templates: Record<Kind, string> = {
+export const templates = {
+  Cluster: `# What is left out has defaults: the manual, under Reference, has them all.
+${head('Cluster', 'demo')}  release: k8s-1.37
+  provider: lab
+  image: debian12-k8s-1.37
+  network: net1
+  masters:
+    count: 1     # 3 outlive a host; api.vip is then an address of the network that is outside of its pool
+    size: auto   # CPUs and memory by the number of workers
+    disk: 30GiB
+  workers:
+    - name: worker
+      count: 3
+      cpus: 4
+      memory: 8GiB
+      disk: 60GiB
+`,
   Provider: `# A hypervisor. Its passwords are kept apart, under Infrastructure, Credentials.
 ${head('Provider', 'lab')}  type: libvirt
   libvirt:
@@ -38,27 +53,26 @@ ${head('Project', 'web')}  description: The shop and what belongs to it
     cpus: 160
     memory: 640GiB
 `,
-  Cluster: `# What is left out has defaults: the manual, under Reference, has them all.
-${head('Cluster', 'demo')}  release: k8s-1.37
-  provider: lab
-  image: debian12-k8s-1.37
-  network: net1
-  masters:
-    count: 1     # 3 outlive a host; api.vip is then an address of the network that is outside of its pool
-    size: auto   # CPUs and memory by the number of workers
-    disk: 30GiB
-  workers:
-    - name: worker
-      count: 3
-      cpus: 4
-      memory: 8GiB
-      disk: 60GiB
-`,
   Schedule: `# What the director does at certain times.
 ${head('Schedule', 'drift')}  cron: 45 3 * * *
   timeZone: UTC
   job:
     name: drift
+`,
+  Grant: `# What users may do in a project or on a cluster, beyond their role.
+${head('Grant', 'web-team')}  users: [ann]
+  role: operator
+  project: web
+`,
+  IdentityProvider: `# Where people log in besides the director. Its secret is set under Infrastructure, Credentials.
+${head('IdentityProvider', 'corp')}  type: oidc
+  title: Company account
+  issuer: https://sso.example.org/realms/corp
+  credentials: corp-sso
+  groupsClaim: groups
+  roles:
+    - group: k8s-admins
+      role: admin
 `,
   BackupTarget: `# Where backups of clusters are kept. Clusters name it in spec.backup.targets.
 # type: s3 is for a bucket; see the manual.
@@ -75,6 +89,13 @@ ${head('Hook', 'cmdb')}  url: https://cmdb.example.org/director
   mode: block
   deadline: 30m
 `,
+  Consul: `# A datacenter of Consul. Clusters name it in spec.discovery.consul.
+# The token is set under Infrastructure, Credentials: its password is the token.
+${head('Consul', 'dc1')}  addresses: [https://consul.example.org:8501]
+  datacenter: dc1
+  domain: consul
+  credentials: consul-token
+`,
   Notification: `# Who is told by mail what waits for a person and what went wrong. webhook instead of mail tells a program.
 # The account of the mail server is set under Infrastructure, Credentials.
 ${head('Notification', 'oncall')}  mail:
@@ -88,13 +109,6 @@ ${head('Notification', 'oncall')}  mail:
       to: "07:00"
       zone: Europe/Berlin
 `,
-  Consul: `# A datacenter of Consul. Clusters name it in spec.discovery.consul.
-# The token is set under Infrastructure, Credentials: its password is the token.
-${head('Consul', 'dc1')}  addresses: [https://consul.example.org:8501]
-  datacenter: dc1
-  domain: consul
-  credentials: consul-token
-`,
   CertificateAuthority: `# Who issues the authorities of clusters. Clusters name it in spec.certificates.authority.
 # type: uploaded, stepCA and self are the others; see the manual.
 ${head('CertificateAuthority', 'corp')}  type: csr
@@ -105,21 +119,6 @@ ${head('Director', 'outer')}  provider: lab
   network: nodes
   image: {sha256: '', unsigned: ''}
   credentials: outer-admin
-`,
-  Grant: `# What users may do in a project or on a cluster, beyond their role.
-${head('Grant', 'web-team')}  users: [ann]
-  role: operator
-  project: web
-`,
-  IdentityProvider: `# Where people log in besides the director. Its secret is set under Infrastructure, Credentials.
-${head('IdentityProvider', 'corp')}  type: oidc
-  title: Company account
-  issuer: https://sso.example.org/realms/corp
-  credentials: corp-sso
-  groupsClaim: groups
-  roles:
-    - group: k8s-admins
-      role: admin
 `,
 }
 
