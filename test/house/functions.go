@@ -15,6 +15,8 @@ type Function struct {
 	Name  string // "director/plan.(*Plan).Step"
 	Lines int    // from "func" to the last brace
 	Test  bool   // in a _test.go
+	// Type is the type that it is a method of, such as "director/plan.Plan"; empty for a function.
+	Type string
 }
 
 // Functions lists every function below root, those in nested modules included. It leaves out generated files and what
@@ -64,13 +66,18 @@ func functionsOf(path, relative string, src any) ([]Function, error) {
 	}
 	dir := relative[:max(strings.LastIndex(relative, "/"), 0)]
 	var all []Function
-	add := func(name string, node ast.Node) {
+	add := func(name string, node ast.Node) *Function {
 		lines := fset.Position(node.End()).Line - fset.Position(node.Pos()).Line + 1
 		all = append(all, Function{Name: dir + "." + name, Lines: lines, Test: strings.HasSuffix(path, "_test.go")})
+		return &all[len(all)-1]
 	}
 	for _, decl := range file.Decls {
 		if fn, ok := decl.(*ast.FuncDecl); ok {
-			add(receiver(fn)+fn.Name.Name, fn)
+			of := receiver(fn)
+			f := add(of+fn.Name.Name, fn)
+			if of != "" {
+				f.Type = dir + "." + strings.Trim(of, "(*).")
+			}
 			continue
 		}
 		for _, spec := range decl.(*ast.GenDecl).Specs {

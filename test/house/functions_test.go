@@ -12,6 +12,7 @@ const (
 	maxLines      = 60
 	maxTestLines  = 100 // of a function in a _test.go
 	maxExceptions = 9
+	maxMethods    = 40 // of one type, without those of what it embeds
 )
 
 // exceptions lists the functions that are longer than maxLines and read better that way, each with its reason.
@@ -68,6 +69,30 @@ func TestFunctionsAreShort(t *testing.T) {
 	}
 }
 
+// TestTypesAreSmall counts the methods of each type outside of tests.
+func TestTypesAreSmall(t *testing.T) {
+	t.Parallel()
+	all, err := Functions(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	methods := map[string]int{}
+	for _, f := range all {
+		if f.Type != "" && !f.Test {
+			methods[f.Type]++
+		}
+	}
+	if len(methods) < 300 {
+		t.Fatalf("found %d types with methods below %s, which cannot be all", len(methods), root)
+	}
+	for name, n := range methods {
+		if n > maxMethods {
+			t.Errorf("%s has %d methods, at most %d are allowed: give some of them a type of their own", name, n,
+				maxMethods)
+		}
+	}
+}
+
 func TestFunctionsOf(t *testing.T) {
 	t.Parallel()
 	const source = `package p
@@ -91,8 +116,8 @@ var literal = func() {
 	}
 	want := []Function{
 		{Name: "a/p.One", Lines: 1, Test: true},
-		{Name: "a/p.(*T).Three", Lines: 3, Test: true},
-		{Name: "a/p.(T).Generic", Lines: 2, Test: true},
+		{Name: "a/p.(*T).Three", Lines: 3, Test: true, Type: "a/p.T"},
+		{Name: "a/p.(T).Generic", Lines: 2, Test: true, Type: "a/p.T"},
 		{Name: "a/p.literal", Lines: 2, Test: true},
 	}
 	if !slices.Equal(got, want) {
