@@ -108,6 +108,17 @@ type Spec struct {
 	Seed      Seed // required for a VM that does not exist yet; not looked at otherwise
 }
 
+// NeedsSeed returns unavailable if a new VM cannot be made of s for want of a seed: the one that was looked at before
+// is gone. Back ends ask it before they make anything.
+func (s Spec) NeedsSeed(op string) error {
+	if !s.Seed.Empty() {
+		return nil
+	}
+	return director.Errorf(
+		director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one", s.Name,
+	).WithHint("retry: the next try makes a seed")
+}
+
 // VM is a VM as it is.
 type VM struct {
 	ID    ID
@@ -151,7 +162,7 @@ type Backend interface {
 	// crash at any line, returns the same VM and finishes what is missing; it never makes a twin. It may return before
 	// VM.Ready; callers repeat it until then. Errors: conflict if s.Name is taken by a VM with another stamp (which is
 	// left untouched) or another VM uses a disk that it is to take over, not_found if the image, a network or such a
-	// disk is missing, exhausted if disk space or memory is.
+	// disk is missing, exhausted if disk space or memory is, unavailable for a new VM without a seed.
 	Ensure(ctx context.Context, s Spec) (VM, error)
 	// Get returns the VM, or not_found.
 	Get(ctx context.Context, id ID) (VM, error)

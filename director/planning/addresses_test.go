@@ -51,12 +51,11 @@ func TestAddressesInUse(t *testing.T) {
 		key.Machine += string(rune('a' + i))
 		_, err := b.Ensure(ctx, hypervisor.Spec{
 			Key: key, Name: "stranger-" + key.Machine, CPUs: 1, Memory: 1 << 30, Image: "node", RootDisk: 1 << 30,
-			NICs: []hypervisor.NIC{
-				{
-					Network: "net", MAC: "52:54:00:00:00:0" + key.Machine[2:],
-					Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/16")},
-				},
-			},
+			Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
+			NICs: []hypervisor.NIC{{
+				Network: "net", MAC: "52:54:00:00:00:0" + key.Machine[2:],
+				Addresses: []netip.Prefix{netip.MustParsePrefix(address + "/16")},
+			}},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -51,7 +51,7 @@ func TestTheHypervisorKnowsWhoIsDead(t *testing.T) {
 		}
 		spec := hypervisor.Spec{
 			Key: director.Stamp{Director: w.Director.ID, Machine: id}, Name: name, CPUs: 1, Memory: 1 << 30,
-			Image: "image", RootDisk: 1 << 30,
+			Image: "image", RootDisk: 1 << 30, Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 		}
 		vm, err := b.Ensure(t.Context(), spec)
 		for err == nil && !vm.Ready {

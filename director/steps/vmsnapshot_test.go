@@ -38,7 +38,7 @@ func newKeeping(t *testing.T, room int64) keeping {
 	vm, err := k.back.Ensure(t.Context(), hypervisor.Spec{
 		Image: "node", NICs: []hypervisor.NIC{{Network: "demo", MAC: "52:54:00:00:00:01"}},
 		Key: director.Stamp{Director: "d1", Machine: "m1"}, Name: "demo-w-1", CPUs: 1, Memory: 1 << 30,
-		RootDisk: 10 << 30,
+		RootDisk: 10 << 30, Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 	})
 	if err != nil {
 		t.Fatal(err)

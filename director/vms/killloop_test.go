@@ -224,6 +224,7 @@ func (l *killLoop) plant(t *testing.T) {
 				Key: director.Stamp{Director: "theirs", Machine: l.Made[name].ID}, Name: name, CPUs: 1, Memory: 1 << 30,
 				Image: "node", RootDisk: 1 << 30,
 				NICs: []hypervisor.NIC{{Network: "net", MAC: l.Made[name].MAC}},
+				Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 			})
 			vms, lerr := other.List(t.Context(), hypervisor.Filter{Director: "theirs", Machine: l.Made[name].ID})
 			made = err == nil && lerr == nil && vms[0].Ready

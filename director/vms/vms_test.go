@@ -88,6 +88,7 @@ func TestReclaim(t *testing.T) {
 		Key: director.Stamp{Director: l.Director.ID, Machine: three.ID}, Name: "odd", CPUs: 1, Memory: 1 << 30,
 		Image: "node", RootDisk: 1 << 30,
 		NICs: []hypervisor.NIC{{Network: "net", MAC: three.MAC}},
+		Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,6 +112,7 @@ func TestReclaimAndAdoptLeaveOthersAlone(t *testing.T) {
 		Key: director.Stamp{Director: "theirs", Machine: m.ID}, Name: m.Name, CPUs: 1, Memory: 1 << 30, Image: "node",
 		RootDisk: 1 << 30,
 		NICs:     []hypervisor.NIC{{Network: "net", MAC: m.MAC}},
+		Seed:     hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -253,6 +255,7 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 		Key: director.Stamp{Director: l.Director.ID, Machine: one.ID}, Name: one.Name, Image: "node", CPUs: 1,
 		Memory: 1 << 30, RootDisk: 30 << 30,
 		NICs: []hypervisor.NIC{{Network: "net", MAC: one.MAC}, {Network: "store", MAC: want.NICs[1].MAC}},
+		Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -154,12 +154,8 @@ func (b *domains) makeOnce(ctx context.Context, op string, h *host, c *virt.Conn
 func (b *domains) build(
 	ctx context.Context, op string, h *host, c *virt.Connect, s hypervisor.Spec, old *domain,
 ) error {
-	if s.Seed.Empty() {
-		return director.Errorf(
-			director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one",
-			s.Name,
-		).
-			WithHint("retry: the next try makes a seed")
+	if err := s.NeedsSeed(op); err != nil {
+		return err
 	}
 	if err := nameIsFree(op, h, c, s); err != nil {
 		return err

@@ -103,12 +103,8 @@ func (b *machines) ensure(ctx context.Context, op string, s hypervisor.Spec) (hy
 
 // create clones the VM, with everything that can be said in one call.
 func (b *machines) create(ctx context.Context, op string, p *place, s hypervisor.Spec) (*machine, error) {
-	if s.Seed.Empty() {
-		return nil, director.Errorf(
-			director.KindUnavailable, op, "the VM %s does not exist any more, and there is no seed for a new one",
-			s.Name,
-		).
-			WithHint("retry: the next try makes a seed")
+	if err := s.NeedsSeed(op); err != nil {
+		return nil, err
 	}
 	if err := b.nameIsFree(ctx, op, p, s); err != nil {
 		return nil, err

@@ -88,6 +88,7 @@ var suite = []test{
 	{"ensure/missing_network", "a network that does not exist", ensureMissingNetwork},
 	{"ensure/no_space", "too little disk space", ensureNoSpace},
 	{"ensure/no_memory", "too little memory", ensureNoMemory},
+	{"ensure/no_seed", "a new VM without a seed is refused, one that exists needs none", ensureNoSeed},
 	{"ensure/invalid", "invalid settings are reported all at once", ensureInvalid},
 	{"ensure/cancelled", "a cancelled call", ensureCancelled},
 	{"get/not_found", "a VM that is gone", getNotFound},

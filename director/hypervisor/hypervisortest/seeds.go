@@ -93,3 +93,19 @@ func seedsRefused(b bundle) {
 	b.delete(v.ID, hypervisor.DeleteOptions{Owner: s.Key})
 	b.wantKind(seeds.RemoveSeed(b.ctx, v.ID, s.Key), director.KindNotFound, "RemoveSeed of nothing")
 }
+
+func ensureNoSeed(b bundle) {
+	s := b.spec("seedless")
+	bare := s
+	bare.Seed = hypervisor.Seed{}
+	if _, err := b.b.Ensure(b.ctx, bare); director.KindOf(err) != director.KindUnavailable {
+		b.Errorf("a new VM without a seed: %v, want unavailable", err)
+	}
+	if got := b.list(hypervisor.Filter{Director: b.Director}); len(got) > 0 {
+		b.Errorf("something was made all the same: %+v", got)
+	}
+	b.onlyOne(b.ready(b.b, s))
+	if _, err := b.b.Ensure(b.ctx, bare); err != nil {
+		b.Errorf("a VM that exists: %v", err)
+	}
+}

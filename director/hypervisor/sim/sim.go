@@ -161,6 +161,9 @@ func (w *things) byStamp(s director.Stamp) *vm { return w.stamps[s] }
 
 // check tells what keeps a new VM from existing.
 func (b *Backend) check(op string, s hypervisor.Spec) error {
+	if err := s.NeedsSeed(op); err != nil {
+		return err
+	}
 	w := b.w
 	if w.names[s.Name] > b.namesakes(s.Name) {
 		return director.Errorf(director.KindConflict, op, "a VM named %q exists and is not ours", s.Name).

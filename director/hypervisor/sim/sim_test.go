@@ -203,7 +203,7 @@ func TestClone(t *testing.T) {
 	}
 	_, err := sim.Open(c).Ensure(t.Context(), hypervisor.Spec{
 		Key: director.Stamp{Director: s.Director, Machine: "m1"}, Name: "m1", CPUs: 1, Memory: 1 << 30, Image: s.Image,
-		RootDisk: 1 << 30,
+		RootDisk: 1 << 30, Seed: hypervisor.Seed{UserData: []byte("#cloud-config\n")},
 	})
 	if err != nil {
 		t.Fatal(err)
