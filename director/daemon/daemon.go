@@ -152,7 +152,8 @@ func (d *Daemon) startRegistry(
 		return bundle.PushOptions{}, err
 	}
 	reg, err := registry.New(registry.Config{
-		Root: d.path("registry"), Bucket: images, Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen, TLS: identity.TLSConfig(),
+		Root: d.path("registry"), Bucket: images, Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen,
+		TLS: identity.TLSConfig(),
 		User: "director", Password: secret, Reader: access.read, Logger: d.log,
 	})
 	if err != nil {

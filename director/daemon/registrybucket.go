@@ -13,13 +13,13 @@ import (
 // RegistryBucket is where the registry keeps images, instead of a directory in StateDir. Directors that share a
 // database may share one.
 type RegistryBucket struct {
-	URL           string `yaml:"url"`           // address of a server that speaks S3, such as https://s3.example.org:9000; empty for no bucket
+	URL           string `yaml:"url"`           // address of a server that speaks S3; empty for no bucket
 	Bucket        string `yaml:"bucket"`        // its name; it has to be there
 	Prefix        string `yaml:"prefix"`        // what the names of all objects begin with; may be empty
 	Region        string `yaml:"region"`        // that requests are signed for; us-east-1 if empty
 	AccessKey     string `yaml:"accessKey"`     // id of the access key
 	SecretKeyFile string `yaml:"secretKeyFile"` // holds the secret of the key, for the director alone
-	CAFile        string `yaml:"caFile"`        // certificates that the server's must be from; those that the machine trusts if empty
+	CAFile        string `yaml:"caFile"`        // certificates that the server's must be from; the machine's if empty
 }
 
 // secretKeyBytes is more than any secret of an access key has.

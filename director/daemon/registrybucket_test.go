@@ -47,10 +47,12 @@ func TestRegistryBucketSettings(t *testing.T) {
 		"{" + whole + ", region: 'a b'}":     {"region"},
 		"{url: 'http://s3', bucket: images}": {"url", "accessKey", "secretKeyFile"},
 		"{url: 'https://u:p@s3', bucket: Images, accessKey: a, secretKeyFile: DIR/key}": {"url", "bucket"},
-		"{url: 'https://s3/x', bucket: images, accessKey: ' a', secretKeyFile: DIR}":    {"url", "accessKey", "secretKeyFile"},
-		"{url: 'https://s3', bucket: images, accessKey: a, secretKeyFile: DIR/open}":    {"secretKeyFile"},
-		"{url: 'https://s3', bucket: images, accessKey: a, secretKeyFile: DIR/empty}":   {"secretKeyFile"},
-		"{url: 'https://s3', bucket: images, accessKey: a, secretKeyFile: DIR/none}":    {"secretKeyFile"},
+		"{url: 'https://s3/x', bucket: images, accessKey: ' a', secretKeyFile: DIR}": {
+			"url", "accessKey", "secretKeyFile",
+		},
+		"{url: 'https://s3', bucket: images, accessKey: a, secretKeyFile: DIR/open}":  {"secretKeyFile"},
+		"{url: 'https://s3', bucket: images, accessKey: a, secretKeyFile: DIR/empty}": {"secretKeyFile"},
+		"{url: 'https://s3', bucket: images, accessKey: a, secretKeyFile: DIR/none}":  {"secretKeyFile"},
 	} {
 		path := filepath.Join(dir, "director.yaml")
 		text = "stateDir: /x\naddress: 10.0.0.1\nregistryBucket: " + strings.ReplaceAll(text, "DIR", dir)
