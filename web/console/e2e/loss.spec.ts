@@ -1,3 +1,4 @@
+import type { Page } from '@playwright/test'
 import { accessible, clusterOf, expect, login, picture, test, write } from './fixtures'
 
 interface Session {
@@ -113,20 +114,46 @@ async function replace(editor: import('@playwright/test').Locator, from: string,
   await write(editor, lines.map((l) => l.replace(from, to).replace(/\n$/, '')).join('\n'))
 }
 
-test('a director that is killed under an open page is taken up again', async ({ page, director }) => {
+test('a director that is killed under an open page is taken up again, and no event is lost or doubled', async ({
+  page,
+  director,
+}) => {
   // A cluster of its own: what other tests have planned for theirs does not matter.
   director.apply(clusterOf('watched'))
   await login(page, director, '/plans?cluster=watched')
   await expect(page.getByText('live', { exact: true })).toBeVisible()
   await expect(page.getByText('No plan is like this.')).toBeVisible()
+  const heard = await eventsOf(page)
+  director.apply(clusterOf('watched', { labels: 'seen: before' }))
+  await expect.poll(heard).not.toEqual([])
   await director.kill()
   await expect(page.getByText(/^as of/)).toBeVisible()
   await expect(page.getByText('No plan is like this.')).toBeVisible()
   await director.start()
-  await expect(page.getByText('live', { exact: true })).toBeVisible()
+  // Much happens before the page is there again.
+  for (const n of [1, 2, 3]) director.apply(clusterOf('watched', { labels: `seen: again-${n}` }))
+  await expect(page.getByText('live', { exact: true })).toBeVisible({ timeout: 5_000 })
   director.ctl('plan', 'watched')
   await expect(page.getByRole('table', { name: 'Plans' }).locator('[data-status=planned]')).toBeVisible()
+
+  const [first = 0] = await heard()
+  const answer = await page.request.get(`/api/v1/events?after=${first - 1}`)
+  const told = ((await answer.json()) as { items: { id: number }[] }).items.map((e) => e.id)
+  expect(told.length).toBeGreaterThan(4)
+  await expect.poll(heard).toEqual(told) // none is lost, and none came twice
 })
+
+// eventsOf returns a function that returns the ids of all events that have come to the page since.
+async function eventsOf(page: Page): Promise<() => Promise<number[]>> {
+  await page.evaluate(() => {
+    const ids: number[] = []
+    ;(window as unknown as { heard: number[] }).heard = ids
+    new BroadcastChannel('director-events').onmessage = (e: MessageEvent<{ event?: { id: number } }>) => {
+      if (e.data.event) ids.push(e.data.event.id)
+    }
+  })
+  return () => page.evaluate(() => (window as unknown as { heard: number[] }).heard)
+}
 
 test('many tabs share one stream, and none hangs', async ({ context, director }) => {
   const first = await context.newPage()

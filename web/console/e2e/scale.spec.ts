@@ -13,7 +13,8 @@ const nodes = 1000
 const fleet = whole ? 10 : 1 // clusters of as many nodes, created
 const lines = whole ? 1_000_000 : 300_000
 
-test.use({ trace: 'off' }) // a trace takes the whole page apart before and after each act, and its time would be measured too
+// A trace takes the whole page apart before and after each act: its time would be measured too.
+test.use({ trace: 'off' })
 
 test.beforeAll(({ director }) => {
   test.setTimeout(whole ? 1_800_000 : 240_000)

@@ -89,6 +89,39 @@ test('a plan that destroys is agreed to in its words', async ({ page, director }
   await expect(page.locator('[data-status=done]').first()).toBeVisible({ timeout: 180_000 })
 })
 
+test('a plan that destroys is agreed to by keyboard alone', async ({ page, director }) => {
+  director.apply(clusterOf('doomed-too'))
+  const made = JSON.parse(director.ctl('plan', 'doomed-too', '-o', 'json')) as { id: string }
+  director.ctl('start', made.id, '--wait', '--yes')
+  const press = async (name: string, key = 'Enter') => {
+    await tabTo(page, name)
+    await page.keyboard.press(key)
+  }
+  await login(page, director, '/clusters/doomed-too')
+  await expect(page.getByRole('button', { name: 'Delete' })).toBeVisible()
+  await press('Delete')
+  const dialog = page.getByRole('dialog')
+  await expect(dialog.locator(':focus')).toHaveCount(1)
+  await expect(dialog.getByRole('button', { name: 'Make the plan' })).toBeEnabled()
+  await press('Make the plan')
+
+  const agree = page.getByRole('form', { name: 'Agree to the plan' })
+  const start = agree.getByRole('button', { name: 'Start' })
+  await expect(start).toBeDisabled()
+  await tabTo(page, 'Summary')
+  const words = await agree
+    .getByRole('checkbox')
+    .evaluateAll((all) => all.map((box) => (box as HTMLInputElement).labels?.[0]?.textContent ?? ''))
+  expect(words.join()).toContain('doomed-too')
+  for (const text of words) {
+    await expect(start).toBeDisabled() // until the last one
+    await press(text, 'Space')
+  }
+  await press('Start')
+  await expect(page.locator('[data-status=done]').first()).toBeVisible({ timeout: 180_000 })
+  await expect(agree).toHaveCount(0)
+})
+
 test('a plan that the world has left behind is made again, and compared', async ({ page, director }) => {
   director.apply(clusterOf('moved'))
   const read = JSON.parse(director.ctl('plan', 'moved', '-o', 'json')) as { id: string }

@@ -62,3 +62,23 @@ test('a stream that was refused is opened again behind the last event, later and
   stop()
   expect(Source.all[2]?.closed).toBe(true)
 })
+
+test('a director that was away for long is heard within 5 seconds', () => {
+  const stop = read(
+    () => undefined,
+    (url) => new Source(url) as unknown as EventSource,
+  )
+  const refuse = () => {
+    const last = Source.all.at(-1)
+    if (last) last.readyState = Source.CLOSED
+    last?.onerror()
+  }
+  refuse()
+  for (let i = 0; i < 20; i++) {
+    const before = Source.all.length
+    vi.advanceTimersByTime(4999)
+    expect(Source.all.length).toBeGreaterThan(before)
+    refuse()
+  }
+  stop()
+})

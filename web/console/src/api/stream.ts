@@ -79,6 +79,8 @@ export function follow(signal: AbortSignal): void {
   })
 }
 
+const longest = 4000 // ms: a director that is there again is heard within 5 s, also behind a balancer
+
 // read reads the stream, and takes it up again where it was cut. It returns what ends it.
 export function read(tell: (message: Message) => void, open = (url: string) => new EventSource(url)): () => void {
   let source: EventSource | undefined
@@ -104,7 +106,7 @@ export function read(tell: (message: Message) => void, open = (url: string) => n
       tell({ live: false })
       if (source?.readyState !== EventSource.CLOSED) return // the browser connects again, and names the last event
       timer = setTimeout(connect, pause)
-      pause = Math.min(pause * 2, 15_000)
+      pause = Math.min(pause * 2, longest)
     }
   }
   connect()
