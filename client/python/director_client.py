@@ -207,6 +207,14 @@ class Audit(_Audit, total=False):
     disks: list[Disk]
 
 
+class AuditCheckpoint(TypedDict):
+    at: str
+    director: str
+    hash: str
+    seq: int
+    signature: str
+
+
 class _AuditEntry(TypedDict):
     action: str
     actor: str
@@ -228,6 +236,10 @@ class AuditEntry(_AuditEntry, total=False):
 
 class AuditKey(TypedDict):
     key: str
+
+
+class AuditSigned(TypedDict):
+    checkpoint: AuditCheckpoint
 
 
 class _AuditTrail(TypedDict):
@@ -2748,7 +2760,7 @@ class Client:
     def approve_plan(self, id: str, body: PlanStart, *, idempotency_key: str | None = None) -> Plan:
         """Agree to a plan's start.
 
-        The hash must be the plan's own: it says which plan was read.
+        The hash must be the plan's own: it says which plan was read. The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/approve",
@@ -2813,7 +2825,7 @@ class Client:
     def cancel_plan(self, id: str, body: PlanCancel, *, idempotency_key: str | None = None) -> Plan:
         """Stop a plan between steps.
 
-        No error if it has ended.
+        No error if it has ended. The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/cancel",
@@ -2996,7 +3008,7 @@ class Client:
     def discard_plan(self, id: str, *, idempotency_key: str | None = None) -> Plan:
         """Give up a plan that does not run.
 
-        Its cluster is free for another plan afterwards.
+        Its cluster is free for another plan afterwards. The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/discard",
@@ -4157,7 +4169,8 @@ class Client:
     def pause_plan(self, id: str, body: PlanPause, *, idempotency_key: str | None = None) -> Plan:
         """Start no further steps.
 
-        The running steps end, and the plan keeps its cluster. No error if it is paused.
+        The running steps end, and the plan keeps its cluster. No error if it is paused. The answer has no steps and
+        no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/pause",
@@ -4339,6 +4352,7 @@ class Client:
         """Let a stopped plan continue.
 
         What failed, parked or was undone runs again, or only the step that is named; finished steps are not repeated.
+        The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/retry",
@@ -4495,7 +4509,8 @@ class Client:
     def skip_plan(self, id: str, body: PlanSkip, *, idempotency_key: str | None = None) -> Plan:
         """Let a plan continue without a step.
 
-        The reason is kept in the journal. A step that runs, or is done, cannot be skipped.
+        The reason is kept in the journal. A step that runs, or is done, cannot be skipped. The answer has no steps
+        and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/skip",
@@ -4508,6 +4523,7 @@ class Client:
         """Start a plan.
 
         The hash must be the plan's own: it says which plan was read. Conflict says what has moved since it was made.
+        The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/start",
@@ -4615,7 +4631,7 @@ class Client:
     def undo_plan(self, id: str, *, idempotency_key: str | None = None) -> Plan:
         """Undo what a stopped plan did.
 
-        The last first, as far as its steps can be undone.
+        The last first, as far as its steps can be undone. The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/undo",

@@ -162,7 +162,7 @@ func (a *modelCommands) startClusters(
 		}
 		sayLine(a.out)
 		printPlan(a.out, p)
-		p, ok, err := a.startPlan(cmd.Context(), api, p, options.consent)
+		ok, err := a.startPlan(cmd.Context(), api, p, options.consent)
 		if err != nil {
 			return err
 		}

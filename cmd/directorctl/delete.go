@@ -87,7 +87,7 @@ func (a *modelCommands) deleteCluster(
 		return a.deleteDocument(cmd, api, ref)
 	}
 	printPlan(a.out, p)
-	p, ok, err := a.startPlan(cmd.Context(), api, p, options.consent)
+	ok, err := a.startPlan(cmd.Context(), api, p, options.consent)
 	if err != nil || !ok {
 		return err
 	}

@@ -72,38 +72,39 @@ func (a *app) nothingToDo(cluster string) {
 }
 
 // startPlan starts a plan that was shown, after a confirmation. It returns false if the person said no.
-func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, c consent) (wire.Plan, bool, error) {
+func (a *app) startPlan(ctx context.Context, api *client.Client, p wire.Plan, c consent) (bool, error) {
 	if !c.yes {
 		sayLine(a.out)
 		ok, err := a.confirm(ctx, "Start this plan?")
 		if err != nil {
-			return p, false, err
+			return false, err
 		}
 		if !ok {
 			say(a.out, "Not started. It can be later: directorctl start %s\n", p.ID)
-			return p, false, nil
+			return false, nil
 		}
 	}
-	started, err := api.StartPlan(ctx, p.ID, p.Hash)
+	_, err := api.StartPlan(ctx, p.ID, p.Hash)
 	if err != nil && ctx.Err() != nil {
-		return p, false, goesOn(p.ID) // whether it was started in time, the commands of the hint tell
+		return false, goesOn(p.ID) // whether it was started in time, the commands of the hint tell
 	}
 	if err != nil {
-		return p, false, err
+		return false, err
 	}
 	say(a.out, "Plan %s is started.\n", p.ID)
-	return started, true, nil
+	return true, nil
 }
 
 func (a *app) startAndFollow(ctx context.Context, api *client.Client, p wire.Plan, options startOptions) error {
-	p, ok, err := a.startPlan(ctx, api, p, options.consent)
+	ok, err := a.startPlan(ctx, api, p, options.consent)
 	if err != nil || !ok {
 		return err
 	}
 	return a.followIf(ctx, options, api, p)
 }
 
-// followIf follows a plan that was started to its end, or, without --wait, says how to follow it.
+// followIf follows a plan that was started to its end, or, without --wait, says how to follow it. The plan may be as it
+// was before its start: what has happened since is told from there on.
 func (a *app) followIf(ctx context.Context, options startOptions, api *client.Client, p wire.Plan) error {
 	if !options.wait {
 		say(a.out, "follow it: directorctl follow %s\n", p.ID)
@@ -304,10 +305,13 @@ func (a *planCommands) verbCommand(
 				done = "was done already"
 			}
 			say(a.out, "Plan %s %s; it is %s.\n", p.ID, done, p.Status)
-			if wait != nil && *wait {
-				return a.follow(cmd.Context(), api, p)
+			if wait == nil || !*wait {
+				return nil
 			}
-			return nil
+			if p, err = api.Plan(cmd.Context(), p.ID); err != nil { // the answer of a verb has no steps
+				return err
+			}
+			return a.follow(cmd.Context(), api, p)
 		}),
 	}
 }

@@ -252,7 +252,12 @@ func TestPlansAndEvents(t *testing.T) {
 	); bad.Kind != string(director.KindConflict) {
 		t.Errorf("start by a wrong hash: %+v", bad)
 	}
-	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &p)
+	var begun wire.Plan
+	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &begun)
+	if len(p.Steps) == 0 || begun.ID != p.ID || begun.StepsTotal != p.StepsTotal || begun.Steps == nil ||
+		len(begun.Steps) > 0 {
+		t.Errorf("a verb answers with the plan without its %d steps: %+v", len(p.Steps), begun)
+	}
 	var events wire.Events
 	b.do(t, http.MethodGet, "/plans/"+p.ID+"/events?after=2&wait=1", "", http.StatusOK, &events)
 	if !events.Ended || events.Status != "done" || events.Items[0].Seq != 3 ||

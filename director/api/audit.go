@@ -68,7 +68,7 @@ func (s *server) auditTrail(api huma.API) {
 		Summary: "Download the audit trail",
 		Description: "Lines of JSON that can be verified without the director. It ends with a signed checkpoint. The " +
 			"export is noted in the trail.",
-		Responses: textResponse(typeLines, "Lines of JSON."),
+		Responses: linesResponse(schemaOf[wire.AuditEntry](api), schemaOf[wire.AuditSigned](api)),
 	}, director.ActRead, kindAudit, s.exportAudit)
 }
 

@@ -103,7 +103,7 @@ func (s *clusterRoutes) clusters(api huma.API) {
 		Description: "Nothing happens to the cluster until the plan is started. A plan without steps means that " +
 			"nothing is to be done.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster, s.makePlan)
+	}, s.planAgain(http.StatusCreated, planOf)), director.ActPlan, kindCluster, s.makePlan)
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags,
 		Summary: "Show the nodes of a cluster",

@@ -37,7 +37,7 @@ func (s *clusterRoutes) directors(api huma.API) {
 		Summary:       "Freeze a plan for the VM of another director",
 		Description:   "Nothing happens to the VM until the plan is started, as those of clusters are.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindDirector, s.makeDirectorPlan)
+	}, s.planAgain(http.StatusCreated, planOf)), director.ActPlan, kindDirector, s.makeDirectorPlan)
 }
 
 func (s *clusterRoutes) listDirectors(

@@ -72,7 +72,7 @@ func (s *server) events(api huma.API) {
 		Summary: "Read the log of a step",
 		Description: "Lines of JSON up to where the log ends now. To follow it, ask again with the offset increased " +
 			"by the bytes received.",
-		Errors: []int{http.StatusNotFound}, Responses: linesResponse[wire.LogRecord](api),
+		Errors: []int{http.StatusNotFound}, Responses: linesResponse(schemaOf[wire.LogRecord](api)),
 	}
 	operation(s, api, op, director.ActRead, kindPlan,
 		func(ctx context.Context, _ director.Actor, in *logInput) (*anyOf, error) {

@@ -18,10 +18,14 @@ func sends(op huma.Operation, messages map[string]*huma.Schema) huma.Operation {
 	return op
 }
 
-// linesResponse is an answer of lines of JSON that are each a T.
-func linesResponse[T any](api huma.API) map[string]*huma.Response {
+// linesResponse is an answer of lines of JSON that each fit one of the schemas.
+func linesResponse(of ...*huma.Schema) map[string]*huma.Response {
+	line := of[0]
+	if len(of) > 1 {
+		line = &huma.Schema{OneOf: of}
+	}
 	out := textResponse(typeLines, "Lines of JSON.")
-	out["200"].Content[typeLines].Schema.Extensions = map[string]any{extLines: schemaOf[T](api)}
+	out["200"].Content[typeLines].Schema.Extensions = map[string]any{extLines: line}
 	return out
 }
 

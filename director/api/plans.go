@@ -116,7 +116,7 @@ func (s *planRoutes) madeAgain(api huma.API, tags []string) {
 		Description: "The new plan is for what the older one was asked for, and for the world as it is now. The " +
 			"older one is discarded. A plan without steps means that nothing is to be done.",
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindPlan, func(
+	}, s.planAgain(http.StatusCreated, planOf)), director.ActPlan, kindPlan, func(
 		ctx context.Context, a director.Actor, in *planRef,
 	) (*created[wire.Plan], error) {
 		v, err := s.Planning.PlanAgain(ctx, a.User, in.ID)
@@ -253,6 +253,13 @@ func planOf(v plan.View) wire.Plan {
 	return p
 }
 
+// shortOf is the wire form of a plan without its steps and machines: one for 1,000 nodes has thousands of steps.
+func shortOf(v plan.View) wire.Plan {
+	p := planOf(v)
+	p.Steps, p.Machines = []wire.Step{}, []wire.PlanMachine{}
+	return p
+}
+
 // planStatuses returns the statuses of plans that the parameter of the query names.
 func planStatuses(parameter string, names []string) ([]plan.Status, error) {
 	var out []plan.Status
@@ -300,32 +307,33 @@ func joined[T ~string](all []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// planAgain answers with the plan that a witness names.
-func (s *server) planAgain(status int) again {
+// planAgain answers with the plan that a witness names, in its whole or its short form.
+func (s *server) planAgain(status int, form func(plan.View) wire.Plan) again {
 	return func(ctx context.Context, id string) (int, string, any, error) {
 		v, err := s.Journal.Plan(ctx, id)
 		if err != nil {
 			return 0, "", nil, err
 		}
-		return status, placeOf(id), planOf(v), nil
+		return status, placeOf(id), form(v), nil
 	}
 }
 
-// verb registers POST /plans/{id}/name, which answers 202 with the place of the plan.
+// verb registers POST /plans/{id}/name, which answers 202 with the place of the plan and its short form: the answer is
+// also kept for a second try.
 func verb[I any](
 	s *server, api huma.API, name, summary, description string,
 	do func(context.Context, director.Actor, *I) (plan.View, error),
 ) {
 	operation(s, api, takesKeys(huma.Operation{
 		OperationID: name + "-plan", Method: http.MethodPost, Path: "/plans/{id}/" + name, Tags: []string{"Plans"},
-		Summary: summary, Description: description, DefaultStatus: http.StatusAccepted,
-		Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusAccepted)), director.ActRun, kindPlan,
+		Summary: summary, Description: description + " The answer has no steps and no machines.",
+		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound},
+	}, s.planAgain(http.StatusAccepted, shortOf)), director.ActRun, kindPlan,
 		func(ctx context.Context, a director.Actor, in *I) (*created[wire.Plan], error) {
 			v, err := do(ctx, a, in)
 			if err != nil {
 				return nil, err
 			}
-			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: planOf(v)}, nil
+			return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: shortOf(v)}, nil
 		})
 }

@@ -48,13 +48,14 @@ func (c *planCalls) Plan(ctx context.Context, id string) (wire.Plan, error) {
 	return p, err
 }
 
+// verb does something to a plan. The plan that it returns has no steps and no machines, but that of "again".
 func (c *planCalls) verb(ctx context.Context, id, verb string, body any) (wire.Plan, error) {
 	var p wire.Plan
 	err := c.call(ctx, request{method: http.MethodPost, path: "/plans/" + id + "/" + verb, body: body, once: true}, &p)
 	return p, err
 }
 
-// StartPlan starts the plan with the hash.
+// StartPlan starts the plan with the hash. The plan that this and the other verbs return has no steps and no machines.
 func (c *planCalls) StartPlan(ctx context.Context, id, hash string) (wire.Plan, error) {
 	return c.verb(ctx, id, "start", wire.PlanStart{Hash: hash})
 }

@@ -3,6 +3,7 @@ package daemon
 import (
 	"bytes"
 	"database/sql"
+	"encoding/json"
 	"io"
 	"path/filepath"
 	"strings"
@@ -13,6 +14,7 @@ import (
 	"github.com/director-kaas/kaas/director/chain"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // The audit trail says who tried what, from where and with which outcome. What it tells of a document is the
@@ -100,8 +102,27 @@ func verifyExport(t *testing.T, api *client.Client) {
 	if err != nil || !r.Good() || r.Signed != r.Last || !bytes.Contains(export, []byte(`"Audit/trail"`)) {
 		t.Errorf("%+v, %v\n%s", r, err, export)
 	}
+	signed := 0
+	for line := range bytes.Lines(export) {
+		var s wire.AuditSigned
+		if strictly(line, &s) == nil {
+			signed++
+		} else if err := strictly(line, new(wire.AuditEntry)); err != nil {
+			t.Errorf("a line is not as the description says: %s: %v", line, err)
+		}
+	}
+	if signed == 0 {
+		t.Error("no line of the export is a checkpoint")
+	}
 	_, err = api.ExportAudit(t.Context(), time.Unix(2, 0), time.Unix(1, 0))
 	if director.KindOf(err) != director.KindInvalid {
 		t.Errorf("an export that ends before it begins: %v", err)
 	}
+}
+
+// strictly reads JSON that has no other fields than v.
+func strictly(text []byte, v any) error {
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.DisallowUnknownFields()
+	return d.Decode(v)
 }

@@ -23,6 +23,20 @@ type AuditEntry struct {
 	Hash    string    `json:"hash,omitempty" doc:"SHA-256 of this entry and of the hash before it."`
 }
 
+// AuditSigned is the line of an exported trail that is no entry.
+type AuditSigned struct {
+	Checkpoint AuditCheckpoint `json:"checkpoint"`
+}
+
+// AuditCheckpoint is a signed statement of what the audit trail was.
+type AuditCheckpoint struct {
+	Director  string    `json:"director" doc:"The installation."`
+	Seq       int64     `json:"seq" doc:"Number of the entry that it covers, with all before it."`
+	Hash      string    `json:"hash" doc:"That entry's."`
+	At        time.Time `json:"at"`
+	Signature []byte    `json:"signature" doc:"By the key of the trail."`
+}
+
 // AuditTrail is a part of the audit trail.
 type AuditTrail struct {
 	Items    []AuditEntry `json:"items"`

@@ -4,7 +4,7 @@ import { useState, type FormEvent } from 'react'
 import { useNavigate } from 'react-router'
 import { api, client, list } from '../api/client'
 import { must } from '../api/must'
-import { headOf, planQuery } from '../plan/asked'
+import { planQuery } from '../plan/asked'
 import { verbsOf, type Plan, type Step, type Verb } from '../plan/plan'
 import { useMe } from '../app/me'
 import { Alert } from '../ui/alert'
@@ -20,7 +20,7 @@ const affected = ['/plans', '/plans/{id}/steps', '/plans/{id}/matrix', '/cluster
 function usePut(): (plan: Plan) => void {
   const queries = useQueryClient()
   return (plan) => {
-    queries.setQueryData(planQuery(plan.id).queryKey, headOf(plan))
+    queries.setQueryData(planQuery(plan.id).queryKey, plan) // the answer of a verb has no steps either
     void queries.invalidateQueries({ predicate: (q) => affected.includes(String(q.queryKey[1])) })
   }
 }

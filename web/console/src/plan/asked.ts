@@ -10,9 +10,6 @@ export const planQuery = (id: string) =>
 
 export const usePlanHead = (id: string) => useQuery(planQuery(id))
 
-// headOf is a plan as planQuery has it.
-export const headOf = (plan: Schemas['Plan']): Schemas['Plan'] => ({ ...plan, steps: [], machines: [] })
-
 interface StepsAsked {
   step?: string[]
   status?: string[]
