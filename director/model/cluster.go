@@ -167,7 +167,7 @@ func (c *Cluster) references() []Ref {
 
 func (v *validator) cluster(c *Cluster) {
 	vms := &vmValidator{v}
-	v.size("spec.masters", c.Masters.VMSize, c.Masters.Persist)
+	vms.size("spec.masters", c.Masters.VMSize, c.Masters.Persist)
 	vms.reserved("spec.masters.reserved", c.Masters.Reserved, c.Masters.VMSize)
 	vms.masterSize(c)
 	for _, g := range c.groups() {
@@ -176,7 +176,7 @@ func (v *validator) cluster(c *Cluster) {
 		vms.services(g.at+".services", g.vm.Services, c.Discovery.Agents)
 	}
 	vms.addresses(c)
-	v.workers(c)
+	vms.workers(c)
 	if c.Masters.Count > 1 && !c.API.VIP.IsValid() {
 		v.fail(
 			"spec.api.vip", "an unused address of the network, outside its pool", "is needed with %d masters",
@@ -201,8 +201,7 @@ func (v *validator) cluster(c *Cluster) {
 	}
 }
 
-func (v *validator) workers(c *Cluster) {
-	vms := &vmValidator{v}
+func (v *vmValidator) workers(c *Cluster) {
 	names := map[string]int{}
 	for i, p := range c.Workers {
 		at := fmt.Sprintf("spec.workers[%d]", i)
@@ -215,7 +214,7 @@ func (v *validator) workers(c *Cluster) {
 		}
 		names[p.Name] = i
 		v.size(at, p.VMSize, p.Persist)
-		vms.reserved(at+".reserved", p.Reserved, p.VMSize)
+		v.reserved(at+".reserved", p.Reserved, p.VMSize)
 		for j, taint := range p.Taints {
 			v.match(
 				fmt.Sprintf("%s.taints[%d]", at, j), taint, taintPattern,
@@ -254,7 +253,7 @@ func (v *validator) ranges(c *Cluster) {
 }
 
 // Size limits are requirement A3: a warning below the recommended minimum, a refusal (by the tags) below the hard one.
-func (v *validator) size(at string, s VMSize, persist []string) {
+func (v *vmValidator) size(at string, s VMSize, persist []string) {
 	if s.CPUs < 2 || s.Memory < 4*GiB || s.Disk < 30*GiB {
 		v.warn(at, "is below the recommended 2 vCPU, 4GiB and 30GiB of disk")
 	}

@@ -28,7 +28,7 @@ type Disks interface {
 // diskSteps do what concerns the disks of VMs: those that outlive them, and their copies.
 type diskSteps struct{ vmSteps }
 
-func (s vmSteps) disk() diskSteps { return diskSteps{s} }
+func (e vmSteps) disk() diskSteps { return diskSteps{e} }
 
 // takeDisk makes the kept disk that the plan names the machine's, before a VM is made with it.
 func (e diskSteps) takeDisk(ctx context.Context, p step.VMParams) error {
