@@ -85,7 +85,8 @@ func (b *Bucket) List(ctx context.Context, dir string) ([]string, error) {
 	ctx, stop := context.WithCancel(ctx) // ends the listing if it is left early
 	defer stop()
 	var out []string
-	for o := range b.client.ListObjects(ctx, b.place.Bucket, minio.ListObjectsOptions{Prefix: b.place.Name(dir) + "/"}) {
+	below := minio.ListObjectsOptions{Prefix: b.place.Name(dir) + "/"}
+	for o := range b.client.ListObjects(ctx, b.place.Bucket, below) {
 		if o.Err != nil {
 			return nil, b.explain(ctx, "backup.list", o.Err)
 		}

@@ -153,7 +153,7 @@ func (d *Daemon) startRegistry(
 	}
 	reg, err := registry.New(registry.Config{
 		Root: d.path("registry"), Bucket: images, Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen,
-		TLS: identity.TLSConfig(),
+		TLS:  identity.TLSConfig(),
 		User: "director", Password: secret, Reader: access.read, Logger: d.log,
 	})
 	if err != nil {

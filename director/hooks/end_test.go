@@ -47,11 +47,13 @@ func TestTheEndOfAPlanIsTold(t *testing.T) {
 		},
 		"cancelled": {
 			model.HookPark, func(l *lab) error { return l.engine.Cancel(l.t.Context(), "p1", "ann", false) },
-			plan.StatusCancelled, []told{{"after.plan", "cancelled"}},
+			plan.StatusCancelled,
+			[]told{{"after.plan", "cancelled"}},
 		},
 		"undone": {
 			model.HookPark, func(l *lab) error { return l.engine.Undo(l.t.Context(), "p1", "ann") },
-			plan.StatusUndone, []told{{"after.plan", "undone"}},
+			plan.StatusUndone,
+			[]told{{"after.plan", "undone"}},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

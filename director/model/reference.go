@@ -48,7 +48,8 @@ for what is made from then on; what exists stays as it is.
 `)
 	for _, k := range Kinds() {
 		d := Document{Kind: k}
-		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n| field | type | default | meaning |\n|---|---|---|---|\n", k, k.about().meaning)
+		fmt.Fprintf(&b, "\n## %s\n\n%s\n\n", k, k.about().meaning)
+		b.WriteString("| field | type | default | meaning |\n|---|---|---|---|\n")
 		referenceRows(&b, k, "spec", reflect.TypeOf(d.Spec()).Elem())
 	}
 	return b.String()

@@ -163,7 +163,7 @@ func (w worldDrill) drillMachine() (sized, error) {
 	}
 	m.MAC = w.macs().give(m.ID)
 	list := []sized{w.sized(m)}
-	err := (allocator{w.World}).settle(list)
+	err := allocator(w).settle(list)
 	return list[0], err
 }
 

@@ -170,7 +170,7 @@ func (w worldHosts) keepAddresses(m sized, next *sized) error {
 					" back so that the VM can be deleted",
 				Fields: []director.Field{
 					{
-						Path: allocator{w.World}.field(m.Machine, role),
+						Path: allocator(w).field(m.Machine, role),
 						Msg:  static.String() + " may be in use by the lost VM",
 					},
 				},

@@ -132,7 +132,7 @@ func (e pastSteps) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec
 	defer cancel()
 	err = director.Errorf(director.KindNotFound, op, "the plan does not say where its API is")
 	if endpoint := endpointOf(r.Plan.Steps, m.ID); endpoint != "" {
-		err = (kubeSteps{e.Env}).await(ctx, r, uid, m.Cluster, endpoint, look)
+		err = kubeSteps(e).await(ctx, r, uid, m.Cluster, endpoint, look)
 	}
 	if err != nil {
 		return nil, director.Errorf(

@@ -33,7 +33,8 @@ func TestPlansThatLeft(t *testing.T) {
 			{"removed-in-undo", [][]plan.Event{did(take), did(removeInUndo), given}},
 		} {
 			p := plan.Plan{ID: tt.id, CreatedAt: at, Content: plan.Content{Cluster: tt.id, Steps: []plan.Step{
-				{ID: take, Kind: "snapshot.take"}, {ID: remove, Kind: "snapshot.delete"},
+				{ID: take, Kind: "snapshot.take"},
+				{ID: remove, Kind: "snapshot.delete"},
 				{ID: removeInUndo, Kind: "snapshot.delete"},
 			}}}
 			at = at.Add(time.Second)

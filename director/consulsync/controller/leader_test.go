@@ -62,7 +62,7 @@ func testIngress(t *testing.T, k *cluster, c *consul) {
 	defer func() { _ = ingresses.Delete(t.Context(), "site", metav1.DeleteOptions{}) }()
 	s.start(t)
 	site.Status.LoadBalancer.Ingress = []networkingv1.IngressLoadBalancerIngress{{IP: "192.0.2.50"}}
-	if site, err = ingresses.UpdateStatus(t.Context(), site, metav1.UpdateOptions{}); err != nil {
+	if _, err = ingresses.UpdateStatus(t.Context(), site, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	const entry = "ingress:shop:site:443:192.0.2.50 site-shop "

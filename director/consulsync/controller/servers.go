@@ -60,7 +60,8 @@ type dialer struct {
 
 // dial ignores the address that it is given: it is always that of the first host.
 func (d *dialer) dial(ctx context.Context, network, _ string) (net.Conn, error) {
-	return d.first(ctx, network, func(_ context.Context, conn net.Conn, _ string) (net.Conn, error) { return conn, nil })
+	plain := func(_ context.Context, conn net.Conn, _ string) (net.Conn, error) { return conn, nil }
+	return d.first(ctx, network, plain)
 }
 
 // dialTLS checks the certificate against the name that is configured, or else against the host that answered.
