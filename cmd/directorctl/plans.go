@@ -297,6 +297,13 @@ func (a *planCommands) verbCommand(
 	return &cobra.Command{
 		Use: use + " PLAN", Short: short, Args: exact("PLAN"), ValidArgsFunction: a.complete(0, planIDs),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+			var before wire.Plan // the answer of a verb has no steps, and what follows the verb is to be told
+			if wait != nil && *wait {
+				var err error
+				if before, err = api.Plan(cmd.Context(), args[0]); err != nil {
+					return err
+				}
+			}
 			p, err := do(cmd.Context(), api, args[0])
 			if err != nil {
 				return err
@@ -308,9 +315,7 @@ func (a *planCommands) verbCommand(
 			if wait == nil || !*wait {
 				return nil
 			}
-			if p, err = api.Plan(cmd.Context(), p.ID); err != nil { // the answer of a verb has no steps
-				return err
-			}
+			p.Steps, p.Machines, p.LastEvent = before.Steps, before.Machines, before.LastEvent
 			return a.follow(cmd.Context(), api, p)
 		}),
 	}
