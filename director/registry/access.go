@@ -27,8 +27,8 @@ const (
 	stall          = 2 * time.Minute
 )
 
-// guard lets those read whom the reader admits, and asks for the director's credentials for all the rest. The version
-// check always asks for some, because that is where clients learn that they have to show them.
+// guard lets those read whom the reader admits, and people do what they may; all the rest needs the director's
+// credentials. The version check always asks for some, because that is where clients learn that they have to show them.
 func (r *Registry) guard(next http.Handler) http.Handler {
 	user := sha256.Sum256([]byte(r.cfg.User))
 	password := sha256.Sum256([]byte(r.cfg.Password.Reveal()))
@@ -39,22 +39,19 @@ func (r *Registry) guard(next http.Handler) http.Handler {
 			gotUser[:], user[:],
 		)&subtle.ConstantTimeCompare(gotPassword[:], password[:]) == 1
 	}
-	allowed := func(req *http.Request) bool {
+	known := func(req *http.Request) (caller, bool) {
 		u, p, shown := req.BasicAuth()
 		if shown && writer(u, p) {
-			return true
+			return caller{director: true}, true
 		}
-		if req.Method != http.MethodGet && req.Method != http.MethodHead || r.cfg.Reader == nil {
-			return false
+		if !reads(req) || r.cfg.Reader == nil {
+			return caller{}, false
 		}
-		from, _, err := net.SplitHostPort(req.RemoteAddr)
-		if err != nil {
-			from = req.RemoteAddr
-		}
+		from := addressOf(req)
 		if !shown || u == "" && p == "" { // some clients answer the version check with nothing
-			return req.URL.Path != "/v2/" && r.cfg.Reader(req.Context(), "", "", from)
+			return caller{}, req.URL.Path != "/v2/" && r.cfg.Reader(req.Context(), "", "", from)
 		}
-		return u != "" && r.cfg.Reader(req.Context(), u, director.Secret(p), from)
+		return caller{reader: u}, u != "" && r.cfg.Reader(req.Context(), u, director.Secret(p), from)
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		control := http.NewResponseController(w)
@@ -64,20 +61,33 @@ func (r *Registry) guard(next http.Handler) http.Handler {
 			_, _ = w.Write([]byte("ok\n"))
 			return
 		}
-		if !allowed(req) {
-			h := w.Header()
-			h.Set("WWW-Authenticate", `Basic realm="director registry", charset="UTF-8"`)
-			h.Set("Content-Type", "application/json")
-			h.Set("Docker-Distribution-API-Version", "registry/2.0")
-			w.WriteHeader(http.StatusUnauthorized)
-			_, _ = w.Write([]byte(`{"errors":[{"code":"UNAUTHORIZED",` +
-				`"message":"the credentials of a cluster or of the director are needed"}]}` + "\n"))
+		req = req.WithContext(director.WithOrigin(req.Context(), director.Origin{Address: addressOf(req)}))
+		who, ok := known(req)
+		if name, password, shown := req.BasicAuth(); !ok && shown && name != "" && r.cfg.People != nil {
+			if who.person, ok = r.enter(w, req, name, password); !ok {
+				return
+			}
+			ok = who.person != nil
+		}
+		if !ok {
+			w.Header().Set("WWW-Authenticate", `Basic realm="director registry", charset="UTF-8"`)
+			refuse(w, http.StatusUnauthorized, "UNAUTHORIZED",
+				"the credentials of a cluster or of the director, or a user's name with an API token, are needed")
 			return
 		}
 		r.requests.RLock()
 		defer r.requests.RUnlock()
-		next.ServeHTTP(w, req)
+		r.admit(next, who, w, req)
 	})
+}
+
+// addressOf returns the IP address that a request comes from.
+func addressOf(req *http.Request) string {
+	from, _, err := net.SplitHostPort(req.RemoteAddr)
+	if err != nil {
+		return req.RemoteAddr
+	}
+	return from
 }
 
 // pacedWriter gives every write a time of its own.

@@ -1,7 +1,8 @@
 // Package registry is the director's own OCI registry: distribution as a library, on a directory or a bucket, behind
 // TLS.
 //
-// Nodes pull with the credentials of their cluster; whatever changes content needs the director's own.
+// Nodes pull with the credentials of their cluster, and people push and pull images of their projects; whatever else
+// changes content needs the director's own.
 package registry
 
 import (
@@ -21,6 +22,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/distribution/distribution/v3"
 	"github.com/distribution/distribution/v3/configuration"
 	"github.com/distribution/distribution/v3/registry/handlers"
 	"github.com/distribution/distribution/v3/registry/storage"
@@ -39,7 +41,8 @@ const (
 // ArtifactsPath is below what a registry serves the files of Config.Artifacts.
 const ArtifactsPath = "/artifacts/"
 
-// Config is what a registry needs. All fields but Bucket, Addr, Listener, Artifacts and Reader are required.
+// Config is what a registry needs. All fields but Bucket, Addr, Listener, Artifacts, Reader, People and
+// Room are required.
 type Config struct {
 	Root      string          // directory of the content, or only of unfinished uploads with Bucket; made when missing
 	Bucket    *bucket.Place   // of the content, instead of Root; several directors may share one
@@ -50,6 +53,8 @@ type Config struct {
 	User      string          // who may write
 	Password  director.Secret // of User; long and random, since tries are not counted
 	Reader    Reader          // who may read; nil for User only
+	People    People          // who may push and pull images of projects; nil for no one
+	Room      func() error    // exhausted while the disk has no room for more of people; nil for no limit
 	Logger    *slog.Logger
 }
 
@@ -60,6 +65,15 @@ type Registry struct {
 	bucket *bucketStorage              // nil without one
 	server *http.Server
 	pace   pace.Limits // of bodies
+
+	content   storagedriver.StorageDriver
+	namespace distribution.Namespace // of content
+	quotas    *quotas
+	largest   int64            // of what people send
+	now       func() time.Time // for what is removed later
+	counting  sync.Mutex       // held while the images of a project are counted
+	owned     sync.Mutex
+	owners    map[string]string // uids of projects by their names, as far as known
 
 	mu       sync.Mutex
 	listener net.Listener
@@ -98,15 +112,18 @@ func New(cfg Config) (*Registry, error) {
 	}
 
 	takeLogs()
-	r := &Registry{cfg: cfg, spool: newDirectoryDriver(root), listener: cfg.Listener, pace: pace.Default}
-	content := r.spool
+	r := &Registry{
+		cfg: cfg, spool: newDirectoryDriver(root), listener: cfg.Listener, pace: pace.Default, quotas: newQuotas(),
+		largest: largestBlob, now: time.Now, owners: map[string]string{},
+	}
+	r.content = r.spool
 	if cfg.Bucket != nil {
 		if r.bucket, err = newBucketStorage(*cfg.Bucket, cfg.Logger); err != nil {
 			return nil, err
 		}
-		content = newBucketDriver(r.bucket, root)
+		r.content = newBucketDriver(r.bucket, root)
 	}
-	app, err := newApp(content)
+	app, err := r.open()
 	if err != nil {
 		return nil, err
 	}
@@ -126,6 +143,19 @@ func New(cfg Config) (*Registry, error) {
 		ErrorLog:          log.New(debugWriter{cfg.Logger}, "", 0),
 	}
 	return r, nil
+}
+
+// open returns what serves the content.
+func (r *Registry) open() (http.Handler, error) {
+	var err error
+	if r.namespace, err = storage.NewRegistry(context.Background(), r.content); err != nil {
+		return nil, director.Errorf(director.KindInternal, "registry.new", "the registry cannot be set up: %w", err)
+	}
+	app, err := newApp(r.content)
+	if err != nil {
+		return nil, err
+	}
+	return r.sure(app), nil
 }
 
 // Addr returns the address that it serves on, and nil before Start when Config has no Listener.
@@ -256,13 +286,18 @@ func withArtifacts(images http.Handler, dir string) (http.Handler, error) {
 	}), nil
 }
 
-// purge removes what interrupted uploads left behind, at once and then daily.
+// purge removes what interrupted uploads left behind, and images that nothing needs, at once and then daily.
 func (r *Registry) purge(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
 		if err := r.purgeOnce(ctx, time.Now().Add(-uploadLife)); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
+		}
+		if r.cfg.People != nil {
+			if err := r.collect(ctx); err != nil && ctx.Err() == nil {
+				r.cfg.Logger.WarnContext(ctx, "cannot remove images that are not needed; this is tried again", "err", err)
+			}
 		}
 		select {
 		case <-ctx.Done():
