@@ -18,7 +18,7 @@ import (
 // usePages are in an order in which each page finds the cluster that its commands need.
 var usePages = []string{
 	"networks", "providers", "checks", "plans", "console", "login", "access", "nodes", "vms", "disks", "ledger",
-	"images", "releases", "backups", "campaigns", "schedules", "notifications", "phases",
+	"images", "own-images", "releases", "backups", "campaigns", "schedules", "notifications", "phases",
 }
 
 // runBlocks are the blocks of a page that begin with ```sh run.

@@ -82,6 +82,8 @@ type Config struct {
 	Streams int
 	// Proxies are trusted to say in X-Forwarded-For who asks; nil means that the address of the connection counts.
 	Proxies []netip.Prefix
+	// Logins let users in, also elsewhere; nil means that only the API does.
+	Logins *Logins
 	// Now is the clock of the login limit; nil means time.Now.
 	Now func() time.Time
 	// Recheck is how often the token behind an open stream is looked at; 0 means 10 seconds.
@@ -105,7 +107,8 @@ const recheckEvery = 10 * time.Second
 
 type server struct {
 	Config
-	limit       *loginLimit
+	logins      *Logins
+	limit       *loginLimit // of logins
 	crossOrigin *http.CrossOriginProtection
 	streams     chan struct{} // holds an entry for each open stream
 	offered     []Operation
@@ -172,8 +175,9 @@ func build(c Config) (*server, http.Handler, huma.API) {
 		c.Streams = defaultStreams
 	}
 	frameworkOnce.Do(setFramework)
+	logins := c.Logins.or(c)
 	s := &server{
-		Config: c, limit: newLoginLimit(c.Now), crossOrigin: http.NewCrossOriginProtection(),
+		Config: c, logins: logins, limit: logins.limit, crossOrigin: http.NewCrossOriginProtection(),
 		streams: make(chan struct{}, c.Streams),
 	}
 	engine := s.engine()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"net/http"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/danielgtaylor/huma/v2"
@@ -105,25 +104,13 @@ func (s accountRoutes) login(
 
 // enter logs a user in, within the limit, and records it.
 func (s accountRoutes) enter(ctx context.Context, l wire.Login, browser bool) (director.Secret, director.Actor, error) {
-	l.User = strings.ToLower(l.User) // directories take any case; the limit counts one name once
-	err := s.limit.take(l.User, note(ctx).address)
-	var token director.Secret
-	var actor director.Actor
+	token, actor, err := s.logins.enter(ctx, auth.Login{
+		User: l.User, Password: director.Secret(l.Password), Address: note(ctx).address, Browser: browser,
+	}, s.audited)
 	if err == nil {
-		token, actor, err = s.Auth.Login(ctx, auth.Login{
-			User: l.User, Password: director.Secret(l.Password), Address: note(ctx).address, Browser: browser,
-		})
+		note(ctx).user = actor.User
 	}
-	// An attempt that cannot be recorded gets no token.
-	if aerr := s.audited(ctx, actor.User, "login", "User/"+l.User, err); err == nil {
-		err = aerr
-	}
-	if err != nil {
-		return "", director.Actor{}, err
-	}
-	s.limit.succeeded(l.User, note(ctx).address)
-	note(ctx).user = actor.User
-	return token, actor, nil
+	return token, actor, err
 }
 
 func (s accountRoutes) changePassword(

@@ -73,6 +73,7 @@ type Daemon struct {
 
 	registryAddr  net.Addr
 	images        func() error                  // why nothing can be pulled; nil while all is well
+	pushers       *registryPeople               // who may push and pull
 	engine        atomic.Pointer[engine.Engine] // nil before it was made
 	docs          *documents.Service
 	services      services
@@ -151,10 +152,11 @@ func (d *Daemon) startRegistry(
 	if err != nil {
 		return bundle.PushOptions{}, err
 	}
+	d.pushers = newRegistryPeople(db, access)
 	reg, err := registry.New(registry.Config{
 		Root: d.path("registry"), Bucket: images, Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen,
-		TLS:  identity.TLSConfig(),
-		User: "director", Password: secret, Reader: access.read, Logger: d.log,
+		TLS: identity.TLSConfig(), User: "director", Password: secret, Reader: access.read, People: d.pushers,
+		Room: health{d}.checkPushes, Logger: d.log,
 	})
 	if err != nil {
 		return bundle.PushOptions{}, err
@@ -338,8 +340,10 @@ func (d *Daemon) startAPI(
 		stop()
 		return err
 	}
+	logins := api.NewLogins(service, nil)
+	d.pushers.door.Store(&door{auth: service, logins: logins, trail: d.services.audit})
 	handler := api.New(api.Config{
-		Ports: ports, Auth: service, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
+		Ports: ports, Auth: service, Logins: logins, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
 		Settings: d.cfg.settings(),
 		Stopping: stopping, Held: d.held.Load,
 		Ready: health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,

@@ -110,6 +110,20 @@ func (d health) room() error {
 	return nil // a disk that cannot be looked at is no reason
 }
 
+// checkPushes refuses images of people while the data disk is nearly full, and while nothing is taken.
+func (d health) checkPushes() error {
+	if d.held.Load() {
+		return director.Errorf(
+			director.KindExhausted, "daemon.push", "this director is being tried after an upgrade, and takes no images",
+		)
+	}
+	err := d.checkDisk()
+	if director.KindOf(err) == director.KindExhausted {
+		return err
+	}
+	return nil // a disk that cannot be looked at is no reason
+}
+
 // checkRegistry looks whether the registry takes connections. What it holds is for its own tests.
 func (d health) checkRegistry(ctx context.Context) error {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", d.registryAddr.String())

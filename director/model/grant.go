@@ -15,12 +15,13 @@ type Project struct {
 	Quota       ProjectQuota `json:"quota,omitzero" doc:"Upper limits over all clusters of the project, as their documents say."`
 }
 
-// ProjectQuota limits the clusters of a project. Zero means no limit.
+// ProjectQuota limits the clusters and the images of a project. Zero means no limit.
 type ProjectQuota struct {
 	Clusters int  `json:"clusters,omitempty" doc:"Number of clusters." min:"1" max:"100000"`
 	Machines int  `json:"machines,omitempty" doc:"Number of VMs." min:"1" max:"1000000"`
 	CPUs     int  `json:"cpus,omitempty" doc:"Sum of vCPUs." min:"1" max:"10000000"`
 	Memory   Size `json:"memory,omitempty" doc:"Sum of memory."`
+	Images   Size `json:"images,omitempty" doc:"Sum of what its images in the director's registry have. It is looked at when images are pushed."`
 }
 
 // Grant gives a role to users and groups.
@@ -84,7 +85,7 @@ var projectKind = kind{
 	},
 	effects: of(Later, "no machine depends on it; it is checked when documents are applied", "spec.description",
 		"spec.providers", "spec.networks", "spec.quota.clusters", "spec.quota.machines", "spec.quota.cpus",
-		"spec.quota.memory"),
+		"spec.quota.memory", "spec.quota.images"),
 }
 
 func (v *validator) grants() grantValidator { return grantValidator{v} }

@@ -2,8 +2,24 @@ package store
 
 import (
 	"context"
+	"errors"
 	"slices"
+
+	"gorm.io/gorm"
+
+	"github.com/director-kaas/kaas/director/model"
 )
+
+// ProjectOfCluster returns the project of the cluster with the uid; empty for none, and without such a cluster.
+func (s *documentStore) ProjectOfCluster(ctx context.Context, uid string) (project string, err error) {
+	err = one(s.read.WithContext(ctx).Raw(
+		"SELECT project FROM documents WHERE kind = ? AND uid = ?", model.KindCluster, uid,
+	), &project)
+	if errors.Is(err, gorm.ErrRecordNotFound) {
+		err = nil
+	}
+	return project, dbError("store.document", "cluster "+uid, err)
+}
 
 // AnonymousPulls returns the uids of the clusters whose nodes were set up without credentials for the registry.
 func (s *documentStore) AnonymousPulls(ctx context.Context) ([]string, error) {
