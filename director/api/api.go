@@ -4,6 +4,7 @@
 package api
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -171,9 +172,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	if c.Recheck == 0 {
 		c.Recheck = recheckEvery
 	}
-	if c.Streams == 0 {
-		c.Streams = defaultStreams
-	}
+	c.Streams = cmp.Or(c.Streams, defaultStreams)
 	frameworkOnce.Do(setFramework)
 	logins := c.Logins.or(c)
 	s := &server{
