@@ -26,7 +26,7 @@ type Facts interface {
 type Keys interface {
 	ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
 	Inventory(ctx context.Context, f step.Facts) (inventory.Files, error)
-	SecretVars(ctx context.Context, uid string) ([]byte, error)
+	SecretVars(ctx context.Context, f step.Facts) ([]byte, error)
 	SSH() steps.SSHAccess
 	// Cluster connects to a cluster as the director.
 	Cluster(ctx context.Context, uid, name, endpoint string) (steps.API, error)
@@ -91,7 +91,7 @@ func (s *Service) ExportInventory(
 	if err != nil {
 		return nil, err
 	}
-	if files["secrets.json"], err = s.keys.SecretVars(ctx, facts.UID); err != nil {
+	if files["secrets.json"], err = s.keys.SecretVars(ctx, facts); err != nil {
 		return nil, err
 	}
 	login, err := s.keys.SSH().Export(ctx, facts.UID, actor, life)

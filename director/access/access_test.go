@@ -25,8 +25,8 @@ func (k keys) ClusterPKI(context.Context, string) (pki.ClusterPKI, error) { retu
 func (keys) Inventory(context.Context, step.Facts) (inventory.Files, error) {
 	return nil, director.Errorf(director.KindInternal, "test", "nothing is rendered")
 }
-func (keys) SecretVars(context.Context, string) ([]byte, error) { return nil, nil }
-func (keys) SSH() steps.SSHAccess                               { return steps.SSHAccess{} }
+func (keys) SecretVars(context.Context, step.Facts) ([]byte, error) { return nil, nil }
+func (keys) SSH() steps.SSHAccess                                   { return steps.SSHAccess{} }
 func (keys) Cluster(context.Context, string, string, string) (steps.API, error) {
 	return nil, director.Errorf(director.KindUnavailable, "test", "nothing answers")
 }

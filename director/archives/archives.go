@@ -29,7 +29,7 @@ type Plans interface {
 
 // Keys are the secrets of clusters, which are in no archive, and their inventories. steps.Env implements it.
 type Keys interface {
-	SecretVars(ctx context.Context, uid string) ([]byte, error)
+	SecretVars(ctx context.Context, f step.Facts) ([]byte, error)
 	SSH() steps.SSHAccess
 	KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKey, error)
 	// ShowInventory renders what a run of the facts would get, without a secret.

@@ -97,7 +97,7 @@ func (s *Service) secretsOf(
 	var vars []byte
 	if f.UID != "" {
 		var err error
-		vars, err = s.Keys.SecretVars(ctx, f.UID)
+		vars, err = s.Keys.SecretVars(ctx, f)
 		if err != nil && director.KindOf(err) != director.KindNotFound { // before its plan has made any
 			return nil, err
 		}

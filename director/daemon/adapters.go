@@ -57,7 +57,8 @@ func (c clusterRecords) ClusterInstalled(ctx context.Context, p step.ClusterPara
 			return err
 		}
 		return tx.PutInstalled(store.Installed{
-			UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint, At: at,
+			UID: p.UID, Name: p.Name, Generation: p.Generation, Document: doc, Endpoint: p.Endpoint,
+			Registries: p.Registries, At: at,
 		})
 	})
 }

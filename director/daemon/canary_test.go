@@ -26,6 +26,7 @@ import (
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
+	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -451,7 +452,7 @@ func secretsOf(t *testing.T, c Config, d *Daemon) canaries {
 	for i, password := range pulls {
 		found.add(fmt.Sprintf("pull password %d", i), password.Reveal())
 	}
-	text, err := env.SecretVars(t.Context(), doc.UID)
+	text, err := env.SecretVars(t.Context(), step.Facts{UID: doc.UID})
 	if err != nil {
 		t.Fatal(err)
 	}

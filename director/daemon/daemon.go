@@ -271,8 +271,8 @@ func (d *Daemon) environment(
 			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
 		},
 		Backups: d.backups, DirectorBackups: d.saves, Transfer: h.transfer,
-		Directors: directorRecords{db, d.vault(db, box)},
-		Journal:   db, Hooks: hooks.Asker{Store: db, Now: time.Now},
+		Directors: directorRecords{db, d.vault(db, box)}, Accounts: d.vault(db, box),
+		Journal: db, Hooks: hooks.Asker{Store: db, Now: time.Now},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
 		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {

@@ -31,7 +31,7 @@ func TestPullCredentials(t *testing.T) {
 			known: map[string]pullAnswer{},
 		}
 		password := func(uid string) director.Secret {
-			text, err := v.env.SecretVars(t.Context(), uid)
+			text, err := v.env.SecretVars(t.Context(), step.Facts{UID: uid})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -113,7 +113,7 @@ func TestPullPasswordsRotate(t *testing.T) {
 		v.env.Pulls, v.env.Clusters = v.db, clusterRecords{v.db}
 		given := func() director.Secret { // to a node that a playbook works on now
 			t.Helper()
-			text, err := v.env.SecretVars(t.Context(), "u1")
+			text, err := v.env.SecretVars(t.Context(), step.Facts{UID: "u1"})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -200,7 +200,8 @@ func TestAClusterThatShowsItsPasswordNeedsNoAnonymousPulls(t *testing.T) {
 			db: v.db, env: v.env, anonymous: anonymousExisting, log: v.d.log, now: time.Now,
 			known: map[string]pullAnswer{},
 		}
-		if _, err := v.env.SecretVars(t.Context(), "u1"); err != nil { // the first play makes the password
+		// the first play makes the password
+		if _, err := v.env.SecretVars(t.Context(), step.Facts{UID: "u1"}); err != nil {
 			t.Fatal(err)
 		}
 		passwords, err := v.env.PullPasswords(t.Context(), "u1")

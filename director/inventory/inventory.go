@@ -63,6 +63,7 @@ type Input struct {
 	ConsulDomain  string
 	ConsulServers []string
 	ConsulAgents  string // what agents of Consul on the nodes are told, in JSON; empty for none
+	Registries    string // outer ones that nodes pull from, in JSON; empty for none
 	Aliases       []Alias
 	// Networks are what nodes are on, the internal one first; nil if that is all there is to say.
 	Networks []Network
@@ -293,7 +294,7 @@ func (in Input) facts(s *schema) map[string]any {
 	for name, text := range map[string]string{
 		"pod_network": in.PodNetwork, "cluster_domain": in.Domain, "ansible_user": in.SSHUser,
 		"release_binaries_url": in.BinariesURL, "consul_domain": in.ConsulDomain,
-		"consul_agents": in.ConsulAgents,
+		"consul_agents": in.ConsulAgents, "outer_registries": in.Registries,
 	} {
 		if text != "" {
 			facts[name] = text

@@ -40,6 +40,7 @@ func large() Input {
 	in.APINames = []string{"api.prod.example"}
 	in.PodMTU = 1450
 	in.RegistryCA = "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----\n"
+	in.Registries = `[{"host":"docker.io","mode":"mirror","endpoints":["https://mirror.example"],"ca":"a\nb"}]`
 	in.Bundle = "/var/lib/director/releases/k8s-1.37.2"
 	in.BinariesURL = "https://172.30.0.1:8443/artifacts/sha256-0123/bin"
 	in.Binaries = map[string]string{"kubelet": strings.Repeat("0a", 32), "kubeadm": strings.Repeat("1b", 32)}

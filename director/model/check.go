@@ -69,6 +69,8 @@ func (d *Document) mentions(r Ref) string {
 		return "spec.backup.drill.network"
 	case d.Cluster != nil && r.Kind == KindBackupTarget:
 		return fmt.Sprintf("spec.backup.targets[%d]", slices.Index(d.Cluster.Backup.Targets, r.Name))
+	case d.Cluster != nil && r.Kind == KindRegistry:
+		return fmt.Sprintf("spec.registries[%d]", slices.Index(d.Cluster.Registries, r.Name))
 	case d.Project != nil:
 		return fmt.Sprintf("spec.%ss[%d]", field(r.Kind), slices.Index(d.Project.names(r.Kind), r.Name))
 	case d.Grant != nil && r.Kind == KindIdentityProvider:

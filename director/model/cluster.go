@@ -25,7 +25,9 @@ type Cluster struct {
 	Discovery   Discovery      `json:"discovery,omitzero" doc:"What the cluster and a Consul learn of each other."`
 	// Certificates is younger than the rest, and omitted while it is empty.
 	Certificates ClusterCertificates `json:"certificates,omitzero" doc:"Who issues the certificate authorities of the cluster."`
-	Vars         map[string]any      `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
+	// Registries is as young, and says nothing of the director's own.
+	Registries []string       `json:"registries,omitempty" of:"Registry" doc:"Names of the outer Registries that nodes pull images from, besides the director's own registry." maxItems:"20" maxLength:"40"`
+	Vars       map[string]any `json:"vars,omitempty" doc:"Inventory variables that override the director's, such as setup_chrony or helm_chart_loc_override. See the variables in the playbook reference."`
 }
 
 // VMSize is the size of a VM.
@@ -106,6 +108,7 @@ var clusterKind = kind{
 		v.clusterAgainst(d.Cluster, all)
 		v.grants().inProject(d.Cluster, all)
 		v.consuls().discoveryAgainst(d.Cluster, all)
+		registryValidator{v}.registriesAgainst(d.Cluster, all)
 	},
 	columns: [][2]string{{"RELEASE", "release"}, {"PROVIDER", "provider"}},
 	effects: merged(
@@ -131,6 +134,7 @@ var clusterKind = kind{
 			"spec.discovery.export.names", "spec.discovery.import", "spec.discovery.dns"),
 		of(Planned, "the agents of Consul are installed on the nodes or removed; no pod is touched",
 			"spec.discovery.agents"),
+		of(Planned, "the nodes are told of them; no pod is touched", "spec.registries"),
 		of(Later, "the next rotation of the authority follows it: directorctl rotate cluster-ca, etcd-ca or "+
 			"front-proxy-ca", "spec.certificates.authority", "spec.certificates.etcd", "spec.certificates.frontProxy"),
 		of(Later, "it is where later backups go", "spec.backup.targets", "spec.backup.maxAge"),
@@ -162,6 +166,9 @@ func (c *Cluster) references() []Ref {
 	if c.Certificates.Authority != "" {
 		refs = append(refs, Ref{KindCertificateAuthority, c.Certificates.Authority})
 	}
+	for _, name := range c.Registries {
+		refs = append(refs, Ref{KindRegistry, name})
+	}
 	return append(refs, c.Backup.references()...)
 }
 
@@ -185,6 +192,7 @@ func (v *validator) cluster(c *Cluster) {
 	}
 	v.ranges(c)
 	v.consuls().discovery(c.Discovery)
+	registryValidator{v}.names(c)
 	if c.Certificates.Authority == "" && (c.Certificates.Etcd || c.Certificates.FrontProxy) {
 		v.fail("spec.certificates.authority", "name a CertificateAuthority, or leave etcd and frontProxy out",
 			"is missing")

@@ -22,6 +22,7 @@ const (
 
 	KindCertificateAuthority Kind = "CertificateAuthority"
 	KindDirector             Kind = "Director"
+	KindRegistry             Kind = "Registry"
 )
 
 // Document is one document of any kind. Exactly the spec of its kind is set.
@@ -45,6 +46,7 @@ type Document struct {
 
 	CertificateAuthority *CertificateAuthority
 	Director             *Director
+	Registry             *Registry
 }
 
 // known has every kind in the order in which a set of documents is applied: what is named comes before what names it.
@@ -60,6 +62,7 @@ func init() { // not in the declaration: the functions of the kinds look into th
 		backupTargetKind,
 		consulKind,
 		certificateAuthorityKind,
+		registryKind,
 		clusterKind,
 		directorKind,
 		scheduleKind,

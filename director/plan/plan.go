@@ -38,6 +38,8 @@ const (
 	// ClusterConsul brings what the cluster and a Consul learn of each other to the documents; asked for by name, with
 	// another token.
 	ClusterConsul Operation = "cluster.consul"
+	// ClusterRegistries tells the nodes of the outer registries of the documents.
+	ClusterRegistries Operation = "cluster.registries"
 	// ClusterRotateCerts renews the certificates of nodes that end before a time.
 	ClusterRotateCerts Operation = "cluster.rotate_certs"
 	ClusterBackup      Operation = "cluster.backup"  // a snapshot of etcd into its targets
@@ -61,7 +63,7 @@ func Operations() []Operation {
 	return []Operation{
 		ClusterCreate, ClusterDelete, ClusterScale, ClusterUpgrade, ClusterRotatePull, ClusterTokenKeys,
 		ClusterEncryptionKey, ClusterSigningKey, ClusterCA, ClusterEtcdCA, ClusterFrontProxyCA, ClusterSSHAuthority,
-		ClusterConsul, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
+		ClusterConsul, ClusterRegistries, ClusterRotateCerts, ClusterBackup, ClusterRestore, ClusterDrill,
 		NodeCordon, NodeUncordon, NodeDrain, NodeDelete, NodeRejoin, NodeReplace, DirectorCreate, DirectorUpgrade,
 		DirectorDelete,
 	}

@@ -66,7 +66,7 @@ func (d consulDraft) bringAgents(how discovering, needs []string) []string {
 	is, was := d.w.Cluster.Cluster.Discovery, d.w.Installed.Cluster.Discovery
 	other := was.Agents && is.Agents && was.Consul != is.Consul
 	if was.Agents && !is.Agents || other {
-		needs = d.playAgents(playbook{
+		needs = d.playMembers(playbook{
 			name: "consul_agents_remove", subject: d.Cluster, title: "Remove the agents of Consul from the nodes",
 			effects:  []plan.Effect{{Verb: "delete", Object: "file", Name: d.Cluster, Detail: "agents of Consul"}},
 			estimate: 20 * time.Second,
@@ -87,7 +87,7 @@ func (d consulDraft) bringAgents(how discovering, needs []string) []string {
 	} else {
 		needs = append(slices.Clone(needs), d.agentTokens())
 	}
-	needs = d.playAgents(playbook{
+	needs = d.playMembers(playbook{
 		name: "consul_agents", subject: d.Cluster, title: "Run an agent of Consul on each node",
 		effects: []plan.Effect{{
 			Verb: "create", Object: "file", Name: d.Cluster, Detail: "program, configuration and unit of the agents",
@@ -104,7 +104,7 @@ func (d consulDraft) bringAgents(how discovering, needs []string) []string {
 
 // registerServices brings the agents on nodes of the pools other services.
 func (d consulDraft) registerServices(pools []string, needs []string) []string {
-	return d.playAgents(playbook{
+	return d.playMembers(playbook{
 		name: "consul_agents", subject: d.Cluster,
 		title: "Have the agents of Consul register the services of the nodes",
 		effects: []plan.Effect{{
@@ -138,9 +138,9 @@ func sameServices(a, b []model.VMService) bool {
 	return len(a) == 0 && len(b) == 0 || reflect.DeepEqual(a, b)
 }
 
-// playAgents runs the playbook on the members that stay as they are, of all pools or of some. A machine that is off
+// playMembers runs the playbook on the members that stay as they are, of all pools or of some. A machine that is off
 // must not stop the others.
-func (d consulDraft) playAgents(p playbook, dead string, needs []string, pools ...string) []string {
+func (d *draft) playMembers(p playbook, dead string, needs []string, pools ...string) []string {
 	var off []string
 	for _, m := range d.w.members() {
 		switch {

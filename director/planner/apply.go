@@ -51,24 +51,33 @@ func Apply(w World, r plan.Request) (plan.Content, error) {
 	case scale:
 		return Scale(w, r)
 	}
+	return w.follow(r, diff.keep), nil
+}
+
+// follow returns the plan for what changed besides the nodes that there are.
+func (w World) follow(r plan.Request, keep []sized) plan.Content {
 	d := w.draft("")
 	d.Request = r
 	if w.rediscovers() {
 		d.Operation = plan.ClusterConsul
-		return d.consul().consulPlan(diff.keep, whatChanged), nil
+		return d.consul().consulPlan(keep, whatChanged)
+	}
+	if (outerRegistries{w}).differ() {
+		d.Operation = plan.ClusterRegistries
+		return d.registriesPlan(keep)
 	}
 	// what changed concerns later work alone, and is only written down
 	if w.Installed.Generation != w.Cluster.Generation {
 		d.Operation = plan.ClusterScale
 		d.Summary = "Record the new document of cluster " + d.Cluster + ": no node is touched."
-		masters := mastersOf(diff.keep)
-		d.record(w.params().clusterParams(w.endpoint(masters), diff.keep))
-		d.Facts = encode(w.facts(diff.keep))
-		return d.done(), nil
+		masters := mastersOf(keep)
+		d.record(w.params().clusterParams(w.endpoint(masters), keep))
+		d.Facts = encode(w.facts(keep))
+		return d.done()
 	}
 	d.Operation = plan.ClusterScale
 	d.Summary = "Cluster " + d.Cluster + " is as its model says; nothing is to be done."
-	return *d.Content, nil
+	return *d.Content
 }
 
 // frozen refuses what cannot be changed on a running cluster.
@@ -78,6 +87,7 @@ func (w World) frozen() error {
 	is.Masters, is.Workers, is.Release, is.Image, is.Maintenance = was.Masters, was.Workers, was.Release, was.Image,
 		was.Maintenance
 	is.Project, is.Backup, is.Discovery, is.Certificates = was.Project, was.Backup, was.Discovery, was.Certificates
+	is.Registries = was.Registries
 	render := func(c model.Cluster) string {
 		b, err := model.Encode(model.Document{Kind: model.KindCluster, Metadata: w.Cluster.Metadata, Cluster: &c})
 		if err != nil {

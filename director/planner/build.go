@@ -381,7 +381,7 @@ func (w worldParams) clusterParams(endpoint string, machines []sized) step.Clust
 		UID: w.Cluster.UID, Name: w.Cluster.Metadata.Name, Generation: w.Cluster.Generation,
 		Document: *w.Cluster.Cluster,
 		Labels:   w.Cluster.Metadata.Labels, Endpoint: endpoint, Nodes: names(machines),
-		Kubernetes: w.Release.Release.Kubernetes,
+		Kubernetes: w.Release.Release.Kubernetes, Registries: outerRegistries(w).told(),
 	}
 }
 

@@ -61,8 +61,9 @@ func Consul(w World, r plan.Request) (plan.Content, error) {
 func (d consulDraft) consulPlan(machines []sized, how discovering) plan.Content {
 	w := d.w
 	needs := []string{d.releasePush()}
-	needs = d.discover(how, needs)
-	d.record(w.params().clusterParams(w.endpoint(mastersOf(machines)), machines), needs...)
+	needs = d.discover(how, d.tellRegistries(needs))
+	params := w.params().clusterParams(w.endpoint(mastersOf(machines)), machines)
+	d.record(outerRegistries{w}.recordedIn(params), needs...)
 	d.Facts = encode(w.facts(machines))
 	d.Summary = "Bring what cluster " + d.Cluster + " and Consul learn of each other to the documents"
 	is := w.Cluster.Cluster.Discovery

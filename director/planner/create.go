@@ -83,7 +83,8 @@ func (d *draft) create(machines []sized) {
 	ready := d.allReady(cluster, 45*time.Second, joined)
 	d.consul().register(ready)
 	verified := d.verify(unique(joined)...) // the check waits for the nodes as well
-	d.record(cluster, d.consul().discover(whatChanged, []string{ready, verified})...)
+	told := d.tellRegistries([]string{ready, verified})
+	d.record(outerRegistries{w}.recordedIn(cluster), d.consul().discover(whatChanged, told)...)
 }
 
 // allReady waits until the nodes of the cluster are ready.

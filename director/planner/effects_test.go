@@ -86,6 +86,7 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 		"Cluster spec.release":       func(w *World) { former(w); release(w, "v1.38.0") },
 		"Release spec.kubernetes":    func(w *World) { former(w); w.Release.Release.Kubernetes = "v1.38.0" },
 		"Cluster spec.masters.count": func(w *World) { w.Cluster.Cluster.Masters.Count = 5 },
+		"Cluster spec.registries":    func(w *World) { pulling(w, "quay.io") },
 		"Cluster spec.maintenance.strategy": func(
 			w *World,
 		) {
@@ -115,6 +116,10 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 			if path == "spec.discovery.consul" { // alone it is followed without a plan
 				w.Cluster.Cluster.Discovery = model.Discovery{}
 			}
+			if kind == model.KindRegistry || path == "spec.registries" {
+				pulling(&w, "docker.io")
+				w.Installed.Registries = step.DigestOf(outerRegistries{w}.list())
+			}
 			w.Installed.Cluster = *w.Cluster.Cluster
 			for i := range w.Machines {
 				w.Machines[i].Image = w.image()
@@ -134,6 +139,9 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 					model.KindNetwork: &w.Network,
 					model.KindCluster: &w.Cluster,
 				}[kind]
+				if kind == model.KindRegistry {
+					doc = &w.Registries[0].Stored
+				}
 				alter(t, doc.Spec(), path)
 			}
 			c, err := Apply(w, plan.Request{})

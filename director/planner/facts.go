@@ -21,6 +21,7 @@ func (w World) facts(machines []sized) step.Facts {
 		Kubernetes: w.Release.Release.Kubernetes, Bundle: w.Release.Release.Bundle, Tags: w.Bundle.ImageTags,
 		Registry: w.Director.Registry,
 		Digest:   w.Bundle.Digest, Programs: w.Bundle.Programs, Agents: w.agents(),
+		Registries: outerRegistries{w}.list(),
 	}
 	if c := w.Consul.Consul; c != nil && w.Cluster.Cluster.Discovery.DNS {
 		f.Forward = &step.Forward{Domain: c.Domain, Servers: c.NameServers()}

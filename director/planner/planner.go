@@ -62,6 +62,8 @@ type World struct {
 	Hooks []model.Stored
 	// Consul is the one that the cluster's document names; the zero one if it names none.
 	Consul model.Stored
+	// Registries are the outer ones that the cluster's document names, in its order.
+	Registries []Registry
 	// Gone is the id of the plan that began this upgrade of a director before, and did not bring it to its end.
 	Gone string
 	HostsSeen
@@ -103,6 +105,7 @@ type Installed struct {
 	Cluster    model.Cluster
 	Labels     map[string]string
 	Endpoint   string // host:port of the Kubernetes API
+	Registries string // digest of the outer registries that nodes were told of
 	// Director is the document by which the VM of another director was made; nil for a cluster.
 	Director *model.Director
 }
@@ -118,6 +121,9 @@ func (w World) refs() []plan.ModelRef {
 	}
 	if w.Consul.Consul != nil {
 		docs = append(docs, w.Consul)
+	}
+	for _, r := range w.Registries {
+		docs = append(docs, r.Stored)
 	}
 	for _, d := range docs {
 		refs = append(refs, plan.ModelRef{Kind: string(d.Kind), Name: d.Metadata.Name, Generation: d.Generation})

@@ -41,10 +41,11 @@ const (
 		"until the last step"
 	safeSSH = "the cluster runs as before; nodes let the director in by its present SSH authority, and by the former " +
 		"one until the last step"
-	safeConsul    = "the cluster runs as before; what it has in Consul, and what it finds there, may be that of before"
-	safeHeld      = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
-	safeMasters   = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
-	safeRestoring = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
+	safeConsul     = "the cluster runs as before; what it has in Consul, and what it finds there, may be that of before"
+	safeRegistries = "the cluster runs as before; a node pulls by the former outer registries or by the new ones"
+	safeHeld       = "the pods on the workers run on; their kubelets may be stopped, and the restore starts them again"
+	safeMasters    = "the pods on the workers run on; the cluster has no control plane before the restore has ended"
+	safeRestoring  = "pods run on; the control plane may be stopped. The former data of etcd is on each master, in " +
 		"/var/lib/etcd/before-PLAN"
 	safeAsked    = "nothing changes while the answer is awaited; the cluster is as the steps before have left it"
 	safeRestored = "the backup is restored and the control plane runs; not all nodes have been seen ready"
@@ -88,6 +89,7 @@ var safety = map[plan.Operation]map[string]string{
 	plan.ClusterFrontProxyCA:  {"": safeAuthority, "clocks": safeUntouched},
 	plan.ClusterSSHAuthority:  {"": safeSSH},
 	plan.ClusterConsul:        {"": safeConsul, step.ClusterReady: safeRuns},
+	plan.ClusterRegistries:    {"": safeRegistries, step.ClusterReady: safeRuns},
 	plan.ClusterBackup:        {"": safeUntouched},
 	plan.ClusterRestore: {
 		"":             safeUntouched,
@@ -152,6 +154,8 @@ var onNodes = map[string]string{
 	"consul_agents_remove": safeConsul,
 
 	"cluster_dns": safeConsul,
+
+	"registry_trust": safeRegistries,
 
 	step.SnapshotTake:   safeUpgrading,
 	step.SnapshotDelete: safeSnapshot,

@@ -49,7 +49,8 @@ func Scale(w World, r plan.Request) (plan.Content, error) {
 	if w.Cluster.Cluster.API.VIP.IsValid() && len(mastersOf(diff.add))+len(mastersOf(diff.remove)) > 0 {
 		last = append(last, d.balance(masters, mastersOf(diff.remove), last))
 	}
-	d.record(w.params().clusterParams(w.endpoint(masters), diff.all()), d.consul().discover(whatChanged, last)...)
+	d.record(outerRegistries{w}.recordedIn(w.params().clusterParams(w.endpoint(masters), diff.all())),
+		d.consul().discover(whatChanged, d.tellRegistries(last))...)
 	var parts []string
 	if n := len(diff.add); n > 0 {
 		parts = append(parts, "add "+strings.Join(names(diff.add), ", "))

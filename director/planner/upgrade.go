@@ -255,9 +255,8 @@ func (u *upgrade) record(last []string) {
 		return replaced
 	})
 	verified := []string{d.verify(last...)}
-	d.record(
-		w.params().clusterParams(w.endpoint(u.masters), mastersFirst(stay)), d.consul().discover(newImage, verified)...,
-	)
+	d.record(outerRegistries{w}.recordedIn(w.params().clusterParams(w.endpoint(u.masters), mastersFirst(stay))),
+		d.consul().discover(newImage, d.tellRegistries(verified))...)
 	facts := w.facts(mastersFirst(u.all))
 	facts.Former = u.former()
 	d.Facts = encode(facts)

@@ -217,6 +217,22 @@ func placeOfDirector(document string, d model.Director) string {
 	return fmt.Sprintf("director %s provider=%s image=%s", document, d.Provider, d.Image.SHA256)
 }
 
+// OpenRegistry is Open for an outer registry, from which nodes pull with the account.
+func (v Vault) OpenRegistry(ctx context.Context, name string, r model.Registry) (director.Credentials, error) {
+	return v.openFor(ctx, r.Credentials, placeOfRegistry(r), setElsewhere(
+		"the servers and the certificates of Registry/"+name, "host, endpoints and ca of the document",
+	))
+}
+
+// placeOfRegistry says where nodes show a password, and what the certificates there are trusted by.
+func placeOfRegistry(r model.Registry) string {
+	servers := slices.Sorted(slices.Values(r.Endpoints))
+	if r.Mode == model.RegistryDirect {
+		servers = []string{r.Host}
+	}
+	return fmt.Sprintf("registry %s authorities=%x", strings.Join(servers, ","), sha256.Sum256([]byte(r.CA)))
+}
+
 // placeOfHook says to whom a client certificate is shown, and what the certificate there is trusted by.
 func placeOfHook(h model.Hook) string { return placeOfEndpoint(h.URL, h.TLS.CA) }
 
@@ -345,6 +361,8 @@ func (v Vault) placeOf(d model.Stored, credentials string) string {
 		return placeOfAuthority(*d.CertificateAuthority)
 	case d.Director != nil:
 		return placeOfDirector(d.Metadata.Name, *d.Director)
+	case d.Registry != nil && d.Registry.Credentials == credentials:
+		return placeOfRegistry(*d.Registry)
 	}
 	return ""
 }

@@ -250,7 +250,7 @@ func (r *Registry) deleteManifest(next http.Handler, u arrival, p place, w http.
 	}
 	k := keep(next, req)
 	if k.done() {
-		if err := r.unlink(ctx, p.repository, refs, r.now()); err != nil { // a later collection does it
+		if err := (collector{r}).unlink(ctx, p.repository, refs, r.now()); err != nil { // a later collection does it
 			r.cfg.Logger.WarnContext(ctx, "parts of a deleted image stay for now", "image", p.image, "err", err)
 		}
 		r.quotas.forget(p.project)

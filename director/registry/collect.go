@@ -18,11 +18,14 @@ const (
 	goneFor     = 7 * 24 * time.Hour // how long images stay after their project was deleted
 )
 
+// collector removes what nothing needs from the content of a registry.
+type collector struct{ *Registry }
+
 // collect removes the images of projects that are gone, what no image of a project needs, and blobs without a
 // repository. It may run on several directors at once, while anyone pushes: whatever it removes it looks at once more
 // afterwards, and puts it back if it is needed by then. A push in turn looks at all that it needs after it is written
 // (see sure), so that one of the two always notices.
-func (r *Registry) collect(ctx context.Context) error {
+func (r collector) collect(ctx context.Context) error {
 	projects, err := r.cfg.People.Projects(ctx)
 	if err != nil {
 		return err
@@ -44,7 +47,7 @@ func (r *Registry) collect(ctx context.Context) error {
 }
 
 // collectGone removes the images of a project that has been gone for a while.
-func (r *Registry) collectGone(ctx context.Context, project string) error {
+func (r collector) collectGone(ctx context.Context, project string) error {
 	note := path.Join(goneDir, project)
 	since, noted, err := r.exists(ctx, note)
 	switch {
@@ -65,7 +68,7 @@ func (r *Registry) collectGone(ctx context.Context, project string) error {
 }
 
 // collectProject removes what nothing needs in the repositories of a project.
-func (r *Registry) collectProject(ctx context.Context, project string) error {
+func (r collector) collectProject(ctx context.Context, project string) error {
 	before := r.now().Add(-unneededFor)
 	var errs []error
 	for name, err := range r.repositories(ctx, ProjectsPrefix+project) {
@@ -85,7 +88,7 @@ func (r *Registry) collectProject(ctx context.Context, project string) error {
 }
 
 // needed returns what the manifests of the repository name, and the manifests that a tag leads to.
-func (r *Registry) needed(ctx context.Context, repository string) (named, led map[digest.Digest]bool, err error) {
+func (r collector) needed(ctx context.Context, repository string) (named, led map[digest.Digest]bool, err error) {
 	revisions, err := r.linked(ctx, repository, revisionsDir)
 	if err != nil {
 		return nil, nil, err
@@ -127,7 +130,7 @@ func (r *Registry) needed(ctx context.Context, repository string) (named, led ma
 
 // missing returns nil if the repository has no manifest of the digest. Nothing is removed next to one that it has and
 // that cannot be read: what that names is not known.
-func (r *Registry) missing(ctx context.Context, repository string, d digest.Digest) error {
+func (r collector) missing(ctx context.Context, repository string, d digest.Digest) error {
 	_, there, err := r.exists(ctx, linkPath(repository, revisionsDir, d))
 	if err == nil && there {
 		err = director.Errorf(
@@ -138,7 +141,7 @@ func (r *Registry) missing(ctx context.Context, repository string, d digest.Dige
 }
 
 // untag removes manifests from before then that no tag leads to.
-func (r *Registry) untag(ctx context.Context, repository string, before time.Time) error {
+func (r collector) untag(ctx context.Context, repository string, before time.Time) error {
 	_, led, err := r.needed(ctx, repository)
 	if err != nil {
 		return err
@@ -179,7 +182,7 @@ func (r *Registry) untag(ctx context.Context, repository string, before time.Tim
 }
 
 // unlink removes those of the layers from before then that no manifest of the repository names.
-func (r *Registry) unlink(ctx context.Context, repository string, layers []digest.Digest, before time.Time) error {
+func (r collector) unlink(ctx context.Context, repository string, layers []digest.Digest, before time.Time) error {
 	named, _, err := r.needed(ctx, repository)
 	if err != nil {
 		return err
@@ -210,7 +213,7 @@ func (r *Registry) unlink(ctx context.Context, repository string, layers []diges
 	}))
 }
 
-func (r *Registry) putBack(ctx context.Context, repository, kind string, links []digest.Digest) error {
+func (r collector) putBack(ctx context.Context, repository, kind string, links []digest.Digest) error {
 	var errs []error
 	for _, d := range links {
 		errs = append(errs, r.content.PutContent(ctx, linkPath(repository, kind, d), []byte(d.String())))
@@ -220,7 +223,7 @@ func (r *Registry) putBack(ctx context.Context, repository, kind string, links [
 
 // sweep removes blobs that no repository has. They are moved away first, and back if one has them by then; what an
 // earlier sweep left there is decided in the same way.
-func (r *Registry) sweep(ctx context.Context) error {
+func (r collector) sweep(ctx context.Context) error {
 	links, err := r.links(ctx, "")
 	if err != nil {
 		return err
@@ -244,7 +247,7 @@ func (r *Registry) sweep(ctx context.Context) error {
 	return r.emptyTrash(ctx)
 }
 
-func (r *Registry) emptyTrash(ctx context.Context) error {
+func (r collector) emptyTrash(ctx context.Context) error {
 	algorithms, err := r.list(ctx, trashDir)
 	if err != nil || len(algorithms) == 0 {
 		return err
@@ -289,7 +292,7 @@ func (r *Registry) emptyTrash(ctx context.Context) error {
 }
 
 // blobs returns all blobs.
-func (r *Registry) blobs(ctx context.Context) func(yield func(digest.Digest, error) bool) {
+func (r collector) blobs(ctx context.Context) func(yield func(digest.Digest, error) bool) {
 	return func(yield func(digest.Digest, error) bool) {
 		algorithms, err := r.list(ctx, blobsDir)
 		if err != nil {

@@ -272,8 +272,10 @@ func TestPeopleStayInTheirPlace(t *testing.T) {
 	mount := "mount=" + d.String() + "&from=projects/shop/till"
 	const uploads = "/v2/projects/web/app/blobs/uploads/"
 	for _, try := range [][3]string{
-		{uploads + "?" + mount, "", ""}, {uploads, "application/x-www-form-urlencoded", mount},
-		{uploads + "?from=projects/web/x&" + mount, "", ""}, {uploads + "?from=projects/web/../shop/till&" + mount, "", ""},
+		{uploads + "?" + mount, "", ""},
+		{uploads, "application/x-www-form-urlencoded", mount},
+		{uploads + "?from=projects/web/x&" + mount, "", ""},
+		{uploads + "?from=projects/web/../shop/till&" + mount, "", ""},
 	} {
 		resp, text := b.ask(t, "ann", http.MethodPost, try[0], try[1], try[2])
 		if resp.StatusCode != http.StatusAccepted {
@@ -362,7 +364,7 @@ func (b *bundle) later(d time.Duration) { b.reg.now = func() time.Time { return 
 
 func (b *bundle) blobCount(t *testing.T) (n int) {
 	t.Helper()
-	for d, err := range b.reg.blobs(t.Context()) {
+	for d, err := range (collector{b.reg}).blobs(t.Context()) {
 		_, there, serr := b.reg.exists(t.Context(), blobPath(d))
 		if err := errors.Join(err, serr); err != nil {
 			t.Fatal(err)
@@ -390,7 +392,7 @@ func TestCollect(t *testing.T) {
 	collect := func(after time.Duration, want int) {
 		t.Helper()
 		b.later(after)
-		if err := b.reg.collect(t.Context()); err != nil {
+		if err := (collector{b.reg}).collect(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		if n := b.blobCount(t); n != want {
@@ -447,7 +449,7 @@ func TestCollectWhilePeoplePush(t *testing.T) {
 	go func() {
 		defer close(done)
 		for range begin {
-			if err := b.reg.collect(t.Context()); err != nil {
+			if err := (collector{b.reg}).collect(t.Context()); err != nil {
 				t.Logf("a collection: %v", err)
 			}
 		}

@@ -187,13 +187,13 @@ func inGiB(n int64) string {
 
 // count finds out what the images of a project have, unless that is known.
 func (r *Registry) count(ctx context.Context, project string) error {
-	before, recent := r.quotas.known(project)
-	if recent {
+	if _, recent := r.quotas.known(project); recent {
 		return nil
 	}
 	r.counting.Lock()
 	defer r.counting.Unlock()
-	if before, recent = r.quotas.known(project); recent {
+	before, recent := r.quotas.known(project) // another push may have counted meanwhile
+	if recent {
 		return nil
 	}
 	links, err := r.links(ctx, ProjectsPrefix+project)

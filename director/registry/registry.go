@@ -295,8 +295,10 @@ func (r *Registry) purge(ctx context.Context) {
 			r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
 		}
 		if r.cfg.People != nil {
-			if err := r.collect(ctx); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.WarnContext(ctx, "cannot remove images that are not needed; this is tried again", "err", err)
+			if err := (collector{r}).collect(ctx); err != nil && ctx.Err() == nil {
+				r.cfg.Logger.WarnContext(
+					ctx, "cannot remove images that are not needed; this is tried again", "err", err,
+				)
 			}
 		}
 		select {

@@ -26,6 +26,7 @@ type Store interface {
 	LostHosts(ctx context.Context, provider string) ([]director.LostHost, error)
 	LostMachines(ctx context.Context, provider string) ([]director.Machine, error)
 	Installed(ctx context.Context, cluster string) (store.Installed, bool, error)
+	Credentials(ctx context.Context, name string) (director.Credentials, []byte, error)
 }
 
 // Backends finds the back end of a provider.
@@ -224,9 +225,31 @@ func (s *Snapshot) readDocuments(ctx context.Context) error {
 		return err
 	}
 	if name := c.Discovery.Consul; name != "" {
-		s.Consul, err = s.document(ctx, model.Ref{Kind: model.KindConsul, Name: name})
+		if s.Consul, err = s.document(ctx, model.Ref{Kind: model.KindConsul, Name: name}); err != nil {
+			return err
+		}
 	}
-	return err
+	return s.readRegistries(ctx)
+}
+
+// readRegistries reads the outer registries of the cluster. Credentials that are not there are a matter of the plan.
+func (s *Snapshot) readRegistries(ctx context.Context) error {
+	for _, name := range s.Cluster.Cluster.Registries {
+		doc, err := s.document(ctx, model.Ref{Kind: model.KindRegistry, Name: name})
+		if err != nil {
+			return err
+		}
+		r := planner.Registry{Stored: doc}
+		if account := doc.Registry.Credentials; account != "" {
+			c, _, err := s.r.c.Store.Credentials(ctx, account)
+			if err != nil && director.KindOf(err) != director.KindNotFound {
+				return err
+			}
+			r.Revision = c.Revision
+		}
+		s.Registries = append(s.Registries, r)
+	}
+	return nil
 }
 
 // readNamed reads the provider, the image and the release that the cluster's document names.
@@ -305,7 +328,7 @@ func (s *Snapshot) readInstalled(ctx context.Context) error {
 	}
 	s.Installed = &planner.Installed{
 		Generation: inst.Generation, Cluster: *runs.Cluster, Labels: inst.Document.Metadata.Labels,
-		Endpoint: inst.Endpoint, Director: inst.Document.Director,
+		Endpoint: inst.Endpoint, Registries: inst.Registries, Director: inst.Document.Director,
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package step
 
 import (
+	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -34,6 +35,28 @@ type Facts struct {
 	Forward *Forward `json:"forward,omitempty"`
 	// Agents are those of Consul on the nodes; nil for none.
 	Agents *Agents `json:"agents,omitempty"`
+	// Registries are the outer ones that nodes pull from, by name.
+	Registries []Registry `json:"registries,omitempty"`
+}
+
+// Registry is an outer registry that nodes pull from.
+type Registry struct {
+	Name string         `json:"name"`
+	Spec model.Registry `json:"spec"`
+	// Revision is that of its credentials when the plan was made; 0 for none.
+	Revision int64 `json:"revision,omitempty"`
+}
+
+// DigestOf tells lists of registries apart; "" for an empty one.
+func DigestOf(list []Registry) string {
+	if len(list) == 0 {
+		return ""
+	}
+	text, err := json.Marshal(list)
+	if err != nil {
+		panic(err) // texts and numbers
+	}
+	return fmt.Sprintf("%x", sha256.Sum256(text))
 }
 
 // Agents is what agents of Consul on nodes are told, as the playbooks read it. It holds no secret.

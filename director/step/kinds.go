@@ -262,6 +262,7 @@ type ClusterParams struct {
 	Endpoint   string            `json:"endpoint"`
 	Nodes      []string          `json:"nodes,omitempty"`
 	Kubernetes string            `json:"kubernetes,omitempty"` // version that the nodes run
+	Registries string            `json:"registries,omitempty"` // DigestOf what the nodes were told of
 }
 
 // MoveParams are the parameters of vm.move.

@@ -87,7 +87,7 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 	if err != nil {
 		return ansible.Play{}, "", err
 	}
-	secrets, digest, err := e.secretVars(ctx, facts.UID, p.Vars)
+	secrets, digest, err := e.secretVars(ctx, facts.UID, facts.Registries, p.Vars)
 	if err != nil {
 		return ansible.Play{}, "", err
 	}
@@ -205,7 +205,7 @@ func (e playSteps) inventory(
 		Bundle: e.placeOf(f), NTP: f.Network.NTP,
 		BinariesURL: "https://" + f.Registry + e.ArtifactsPath + f.Digest + "/bin", Binaries: f.Programs,
 		EtcdHeartbeat: time.Duration(c.Etcd.HeartbeatInterval), EtcdElection: time.Duration(c.Etcd.ElectionTimeout),
-		Vars: c.Vars,
+		Vars: c.Vars, Registries: registriesOf(f),
 	}
 	in.DirectorAddresses = e.directorAddresses(f)
 	if c.API.VIP.IsValid() {
@@ -352,15 +352,18 @@ func interfacesOf(f step.Facts, m plan.MachineSpec) ([]inventory.Interface, erro
 	return out, nil
 }
 
-// SecretVars renders the file of secret variables of the cluster with that uid.
-func (e Env) SecretVars(ctx context.Context, uid string) ([]byte, error) {
-	vars, _, err := e.plays().secretVars(ctx, uid, nil)
+// SecretVars renders the file of secret variables of the cluster with those facts; the uid is enough where no outer
+// registry is pulled from.
+func (e Env) SecretVars(ctx context.Context, f step.Facts) ([]byte, error) {
+	vars, _, err := e.plays().secretVars(ctx, f.UID, f.Registries, nil)
 	return vars, err
 }
 
 // secretVars is SecretVars with the variables of one run added: a run has one file of extra variables. The digest
 // is of the token keys among them.
-func (e playSteps) secretVars(ctx context.Context, uid string, run map[string]any) ([]byte, string, error) {
+func (e playSteps) secretVars(
+	ctx context.Context, uid string, outer []step.Registry, run map[string]any,
+) ([]byte, string, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, "", err
@@ -383,11 +386,9 @@ func (e playSteps) secretVars(ctx context.Context, uid string, run map[string]an
 	if vars["encryption_keys"], err = keys.Var(); err != nil {
 		return nil, "", err
 	}
-	pull, err := e.keys().pullAuthorization(ctx, uid)
-	if err != nil {
+	if err := e.registryVars(ctx, uid, outer, vars); err != nil {
 		return nil, "", err
 	}
-	vars["registry_authorization"] = pull.Reveal()
 	ssh, err := e.SSH().authorities(ctx, uid)
 	if err != nil {
 		return nil, "", err

@@ -167,6 +167,7 @@ type Env struct {
 	Gate            *provenance.Gate // which images and bundles are used; all if nil
 	Player          Player
 	Outer           Outer                                // authorities; none if nil
+	Accounts        RegistryAccounts                     // at outer registries; none if nil
 	Issuer          IssuerDocuments                      // of tokens for clusters; nil for a director that issues none
 	Access          Access                               // not kept if nil
 	Nodes           Nodes                                // over SSH if nil
@@ -206,7 +207,7 @@ type kubeSteps struct{ Env }
 // RegistryName is the name of the director's registry in the names of images, on every node of every director: node
 // images carry the release's images under it, and each node is told which address is behind it. An address in the names
 // would tie images to one director for ever.
-const RegistryName = "kaas.internal"
+const RegistryName = model.OwnRegistry
 
 // RegistryPrefix comes before every image's name in the registry.
 const RegistryPrefix = "kaas"

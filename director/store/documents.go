@@ -131,6 +131,7 @@ type Installed struct {
 	Generation int64 // of the document that was installed
 	Document   model.Document
 	Endpoint   string // host:port of the Kubernetes API
+	Registries string // digest of the outer registries that its nodes were told of; empty for none
 	At         time.Time
 }
 
@@ -140,6 +141,7 @@ type clusterRow struct {
 	InstalledGeneration int64
 	InstalledBody       string
 	Endpoint            string
+	InstalledRegistries string
 	InstalledAt         int64
 }
 
@@ -168,7 +170,7 @@ func installed(db *gorm.DB, name string) (Installed, bool, error) {
 	}
 	return Installed{
 		UID: r.UID, Name: r.Name, Generation: r.InstalledGeneration, Document: docs[0], Endpoint: r.Endpoint,
-		At: instant(r.InstalledAt),
+		Registries: r.InstalledRegistries, At: instant(r.InstalledAt),
 	}, true, nil
 }
 
@@ -194,7 +196,7 @@ func (t *documentTx) PutInstalled(i Installed) error {
 	}
 	err = t.db.Clauses(clause.OnConflict{Columns: []clause.Column{{Name: "uid"}}, UpdateAll: true}).Create(&clusterRow{
 		UID: i.UID, Name: i.Name, InstalledGeneration: i.Generation, InstalledBody: string(body), Endpoint: i.Endpoint,
-		InstalledAt: micros(i.At),
+		InstalledRegistries: i.Registries, InstalledAt: micros(i.At),
 	}).Error
 	return dbError("store.install", "cluster "+i.Name, err)
 }

@@ -8,7 +8,7 @@ import (
 
 // PlanRequest asks for a plan.
 type PlanRequest struct {
-	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,cluster.token_keys,cluster.encryption_key,cluster.service_account_key,cluster.ca,cluster.etcd_ca,cluster.front_proxy_ca,cluster.ssh_authority,cluster.consul,cluster.rotate_certs,cluster.backup,cluster.restore,cluster.drill,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
+	Operation string   `json:"operation,omitempty" doc:"What the plan is for. Left out, it is what brings the cluster to its document." enum:"cluster.create,cluster.delete,cluster.scale,cluster.upgrade,cluster.rotate_pull_password,cluster.token_keys,cluster.encryption_key,cluster.service_account_key,cluster.ca,cluster.etcd_ca,cluster.front_proxy_ca,cluster.ssh_authority,cluster.consul,cluster.registries,cluster.rotate_certs,cluster.backup,cluster.restore,cluster.drill,node.cordon,node.uncordon,node.drain,node.delete,node.rejoin,node.replace"`
 	Nodes     []string `json:"nodes,omitempty" doc:"The nodes of a node operation, in their order. When a pool shrinks, the nodes that go first." maxItems:"1000"`
 	KeepVM    bool     `json:"keep_vm,omitempty" doc:"Nodes that go leave the cluster, and their VMs stay."`
 	// DeleteData is an agreement of its own: without it data disks outlive their VMs.

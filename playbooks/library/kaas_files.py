@@ -25,9 +25,10 @@ options:
       state:
         description:
           - C(file) has exactly C(content); C(block) keeps the rest of the file and holds the content between two marker lines;
-            an empty content takes the lines away; C(directory) exists; C(absent) does not, with everything below it.
+            an empty content takes the lines away; C(directory) exists; C(absent) does not, with everything below it;
+            C(pruned) is a directory without the directories that hold a file C(marker) and are not named in C(keep).
         type: str
-        choices: [file, block, directory, absent]
+        choices: [file, block, directory, absent, pruned]
         default: file
       content:
         description: The text, for C(file) and C(block).
@@ -42,9 +43,14 @@ options:
         description: Name of the group; left as it is when unset.
         type: str
       marker:
-        description: The name in the marker lines of a C(block).
+        description: The name in the marker lines of a C(block), or of the file that marks what C(pruned) takes away.
         type: str
         default: kaas
+      keep:
+        description: Names of directories that C(pruned) leaves.
+        type: list
+        elements: str
+        default: []
 attributes:
   check_mode:
     support: full
@@ -122,6 +128,7 @@ class Entry:
         self.state = wanted["state"]
         self.content = wanted["content"]
         self.marker = wanted["marker"]
+        self.keep = wanted["keep"]
         directory = self.state == "directory"
         self.mode = int(wanted["mode"] or ("0755" if directory else "0644"), 8)
         self.mode_given = wanted["mode"] is not None
@@ -148,6 +155,8 @@ class Entry:
             return self.remove(act)
         if self.state == "directory":
             return self.directory(act)
+        if self.state == "pruned":
+            return self.prune(act)
         return self.file(act)
 
     def remove(self, act):
@@ -159,6 +168,29 @@ class Entry:
             else:
                 os.unlink(self.path)
         return {"before_header": self.path, "after_header": self.path, "before": "present\n", "after": "absent\n"}
+
+    def prune(self, act):
+        try:
+            names = sorted(os.listdir(self.path))
+        except FileNotFoundError:
+            return None
+        gone = [name for name in names
+                if name not in self.keep and os.path.isfile(os.path.join(self.path, name, self.marker))
+                and not os.path.islink(os.path.join(self.path, name))]
+        for name in gone if act else []:
+            directory = os.path.join(self.path, name)
+            # The marker goes last: what is cut off in between is found again.
+            for child in os.scandir(directory):
+                if child.name == self.marker:
+                    continue
+                if child.is_dir(follow_symlinks=False):
+                    shutil.rmtree(child.path)
+                else:
+                    os.unlink(child.path)
+            shutil.rmtree(directory)
+        if not gone:
+            return None
+        return {"before_header": self.path, "after_header": self.path, "before": "".join(name + "\n" for name in gone), "after": ""}
 
     def directory(self, act):
         there = os.path.isdir(self.path)
@@ -195,12 +227,13 @@ def main():
     """Run the module."""
     spec = {
         "path": {"type": "path", "required": True},
-        "state": {"type": "str", "choices": ["file", "block", "directory", "absent"], "default": "file"},
+        "state": {"type": "str", "choices": ["file", "block", "directory", "absent", "pruned"], "default": "file"},
         "content": {"type": "str"},
         "mode": {"type": "str"},
         "owner": {"type": "str"},
         "group": {"type": "str"},
         "marker": {"type": "str", "default": "kaas"},
+        "keep": {"type": "list", "elements": "str", "default": []},
     }
     module = AnsibleModule(
         argument_spec={"files": {"type": "list", "elements": "dict", "required": True, "options": spec}},

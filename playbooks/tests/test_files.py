@@ -27,6 +27,18 @@ class Files(Case):
         self.assertFalse(self.ensure(*wanted)["changed"])
         self.assertFalse(self.ensure(*wanted, check=True)["changed"])
 
+    def test_prunes_what_is_marked(self):
+        for name in ("kept/.ours", "gone/.ours", "gone/a/b", "theirs/file", "plain"):
+            self.write(name, "")
+        os.symlink(self.path("kept"), self.path("link"))
+        wanted = {"path": self.root, "state": "pruned", "marker": ".ours", "keep": ["kept"]}
+        self.assertTrue(self.ensure(wanted, check=True)["changed"])
+        self.assertTrue(os.path.exists(self.path("gone/a/b")), "check mode removed something")
+        self.assertEqual(self.ensure(wanted)["paths"], [self.root])
+        self.assertEqual(sorted(os.listdir(self.root)), ["bin", "kept", "link", "plain", "theirs"])
+        self.assertFalse(self.ensure(wanted)["changed"])
+        self.assertFalse(self.ensure({"path": self.path("none"), "state": "pruned"})["changed"])
+
     def test_mends_mode_and_content(self):
         self.write("f", "old", 0o666)
         self.assertTrue(self.ensure({"path": self.path("f"), "content": "old"})["changed"])

@@ -319,6 +319,27 @@ class Plays(unittest.TestCase):
             self.assertEqual(os.stat(found[0]).st_mode & 0o777, 0o600)
         self.prove("registry_trust", "w1", begin, verify, registry_endpoint="10.0.0.100:5000", registry_authorization="Basic bmV3")
 
+    def test_registry_trust_of_outer_registries(self):
+        root = "/etc/containerd/certs.d"
+        more = {"registry_endpoint": "10.0.0.100:5000", "registry_authorization": "Basic bmV3",
+                "outer_registry_authorizations": json.dumps({"docker.io": "Basic aHViOnA="}),
+                "outer_registries": json.dumps([{"host": "docker.io", "mode": "mirror", "endpoints": ["https://mirror.example"],
+                                                 "override_path": False, "ca": self.ca, "account": "hub"}])}
+
+        def begin():
+            self.fresh(nodes=[node("w1")])
+            # of a document that is gone, and of a person
+            for path in ("gone.example/kaas-outer", "gone.example/hosts.toml", "mine.example/hosts.toml"):
+                self.file(os.path.join(root, path), "")
+
+        def verify():
+            self.assertEqual(sorted(os.listdir(root)), ["docker.io", "mine.example", "reg"])
+            path = os.path.join(root, "docker.io/hosts.toml")
+            with open(path, encoding="utf-8") as file:
+                self.assertIn('[host."https://mirror.example".header]\nAuthorization = "Basic aHViOnA="', file.read())
+            self.assertEqual(os.stat(path).st_mode & 0o777, 0o600)
+        self.prove("registry_trust", "w1", begin, verify, **more)
+
     def test_drill(self):
         keys = ["/registry/namespaces/default", "/registry/minions/m9", "/registry/secrets/default/a", "/registry/events/default/x"]
         value = base64.b64encode(b"k8s:enc:secretbox:v1:key1:sealed").decode()

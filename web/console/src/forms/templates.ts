@@ -114,6 +114,12 @@ ${head('Notification', 'oncall')}  mail:
 ${head('CertificateAuthority', 'corp')}  type: csr
   subject: Example Corp Kubernetes
 `,
+  Registry: `# An outer registry that nodes pull images from. Clusters name it in spec.registries.
+# The account is set under Infrastructure, Credentials.
+${head('Registry', 'docker-hub')}  host: docker.io
+  mode: mirror
+  endpoints: [https://mirror.example.org]
+`,
   Director: `# The VM of another director. Its first password is set under Infrastructure, Credentials.
 ${head('Director', 'outer')}  provider: lab
   network: nodes

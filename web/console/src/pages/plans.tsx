@@ -19,6 +19,7 @@ const operations = [
   'cluster.front_proxy_ca',
   'cluster.ssh_authority',
   'cluster.consul',
+  'cluster.registries',
   'cluster.rotate_certs',
   'cluster.backup',
   'cluster.restore',
