@@ -360,7 +360,7 @@ func TestQuotaOfImages(t *testing.T) {
 }
 
 // later lets the registry look at what it has as if that time had passed.
-func (b *bundle) later(d time.Duration) { b.reg.now = func() time.Time { return time.Now().Add(d) } }
+func (b *bundle) later(d time.Duration) { b.ahead.Store(int64(d)) }
 
 func (b *bundle) blobCount(t *testing.T) (n int) {
 	t.Helper()

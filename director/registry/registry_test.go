@@ -18,6 +18,7 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -57,6 +58,7 @@ type bundle struct {
 	tls    *pki.Server
 	reg    *Registry
 	client *http.Transport
+	ahead  atomic.Int64 // how far the registry's clock is ahead
 }
 
 // testReader admits a cluster, and whoever shows nothing.
@@ -100,23 +102,25 @@ func setupWith(t *testing.T, root string, identity *pki.Server, change func(*Con
 	if reg.bucket != nil {
 		reg.bucket.every = 50 * time.Millisecond
 	}
+	b := &bundle{root: root, tls: identity, reg: reg}
+	reg.now = func() time.Time { return time.Now().Add(time.Duration(b.ahead.Load())) }
 	if err := reg.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(identity.CA()))
-	client := &http.Transport{
+	b.client = &http.Transport{
 		TLSClientConfig: &tls.Config{RootCAs: roots}, ForceAttemptHTTP2: true, ExpectContinueTimeout: time.Minute,
 	}
 	t.Cleanup(func() {
-		client.CloseIdleConnections()
+		b.client.CloseIdleConnections()
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), 10*time.Second)
 		defer cancel()
 		if err := reg.Stop(ctx); err != nil {
 			t.Error(err)
 		}
 	})
-	return &bundle{root: root, tls: identity, reg: reg, client: client}
+	return b
 }
 
 func (b *bundle) ref(t *testing.T, s string) name.Reference {
