@@ -31,9 +31,10 @@ type Server struct {
 	Secret              director.Secret
 	Dir                 string // has the objects of the bucket as files
 
-	start func(context.Context) *exec.Cmd
-	cmd   *exec.Cmd
-	said  bytes.Buffer
+	binary string
+	start  func(context.Context) *exec.Cmd
+	cmd    *exec.Cmd
+	said   bytes.Buffer
 }
 
 // Start starts the server until the test ends, and returns when it listens.
@@ -63,11 +64,10 @@ func Start(tb testing.TB) *Server {
 	address := freeAddress(tb)
 	s := &Server{
 		URL: "https://" + address, Bucket: "clusters", Region: "us-east-1", CA: ca, Key: "director",
-		Secret: "a-key-of-the-test", Dir: filepath.Join(dir, "data/clusters"),
+		Secret: "a-key-of-the-test", Dir: filepath.Join(dir, "data/clusters"), binary: strings.TrimSpace(string(out)),
 	}
 	s.start = func(ctx context.Context) *exec.Cmd {
-		//nolint:gosec // our own build
-		cmd := exec.CommandContext(ctx, strings.TrimSpace(string(out)), "--port", address, "--cert",
+		cmd := exec.CommandContext(ctx, s.binary, "--port", address, "--cert",
 			filepath.Join(dir, "tls.crt"), "--key", filepath.Join(dir, "tls.key"), "posix", filepath.Join(dir, "data"))
 		cmd.Env = append(os.Environ(), "ROOT_ACCESS_KEY=director", "ROOT_SECRET_KEY=a-key-of-the-test")
 		cmd.Stdout, cmd.Stderr = &s.said, &s.said
