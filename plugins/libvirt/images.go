@@ -2,9 +2,7 @@ package libvirt
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -71,8 +69,9 @@ func imageVolumes(names []string, image string) (disks, marks []string) {
 	return disks, marks
 }
 
-// EnsureImage implements hypervisor.Imaging. The file's checksum is compared before anything is sent, and a small
-// volume next to the image says that it is complete.
+// EnsureImage implements hypervisor.Imaging. The file's checksum is compared while it is sent, so that gigabytes are
+// read once. A small volume next to the image says that it is complete: it is made after the checksum was right, and
+// without it the volume is no image.
 func (b *Backend) EnsureImage(ctx context.Context, s hypervisor.ImageSpec, progress func(done, total int64)) error {
 	const op = "libvirt.ensure_image"
 	if err := s.Validate(op); err != nil {
@@ -99,7 +98,7 @@ func (b *Backend) ensureImage(
 	if len(missing) == 0 {
 		return nil
 	}
-	file, err := imagefile.Open(ctx, op, s)
+	file, err := imagefile.Open(op, s)
 	if err != nil {
 		return err
 	}
@@ -166,19 +165,19 @@ func (b *Backend) sendImage(
 		return err
 	}
 	defer func() { _ = v.Free() }()
-	if _, err := file.Seek(0, io.SeekStart); err != nil {
-		return director.Errorf(director.KindInvalid, p.op, "cannot read %s: %w", s.Path, err)
+	content, err := file.Content(ctx)
+	if err != nil {
+		return err
 	}
-	if err := b.upload(ctx, p.conn, v, source{r: imagefile.Reader(ctx, file), size: size, progress: sent}); err != nil {
+	err = b.upload(ctx, p.conn, v, source{r: content, size: size, progress: sent})
+	if err == nil {
+		err = file.Matches()
+	}
+	if err != nil {
 		if err := p.remove(base + "qcow2"); err != nil {
 			p.h.log.WarnContext(ctx, "part of an image is left in the pool until the next try", "err", err)
 		}
 		return err
-	}
-	if !file.Unchanged() {
-		return errors.Join(
-			director.Errorf(director.KindInvalid, p.op, "%s changed while it was read", s.Path), p.remove(base+"qcow2"),
-		)
 	}
 	done, err := p.ensure(volume{name: base + "complete", size: 512, format: "raw"}, false)
 	if err != nil {

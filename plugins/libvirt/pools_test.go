@@ -354,3 +354,18 @@ func TestLacking(t *testing.T) {
 		})
 	}
 }
+
+// The checksum is compared while a file is sent: what turns out to be another one must not stay.
+func TestWrongImageLeavesNothing(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, "test:///default", "default-pool")
+	b := f.open(t)
+	t.Cleanup(func() { b.Close() })
+	image := newImage(t)
+	image.SHA256 = strings.Repeat("0", 64)
+	err := b.EnsureImage(t.Context(), image, nil)
+	wantError(t, err, director.KindInvalid, "does not have the SHA-256")
+	if left := f.remains(t, image.Name); len(left) > 0 {
+		t.Errorf("the pool still has %v", left)
+	}
+}

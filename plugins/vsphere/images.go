@@ -98,11 +98,14 @@ func (b *images) ensureImage(
 		}
 		return nil
 	}
-	file, err := imagefile.Open(ctx, op, s)
+	file, err := imagefile.Open(op, s)
 	if err != nil {
 		return err
 	}
 	defer file.Close()
+	if err := file.Check(ctx); err != nil {
+		return err
+	}
 	if err := b.imageRoom(ctx, op, p, s, file); err != nil {
 		return err
 	}

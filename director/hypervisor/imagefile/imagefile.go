@@ -8,6 +8,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"errors"
+	"hash"
 	"io"
 	"io/fs"
 	"os"
@@ -17,18 +18,22 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 )
 
-// File is an image's file after it was checked.
+// File is an image's file whose header was read. It is not safe for concurrent use.
 type File struct {
 	*os.File
 	Size    int64 // of the file
 	Virtual int64 // of the disk
 
+	op   string
+	spec hypervisor.ImageSpec
 	info fs.FileInfo
+	sum  hash.Hash // of what was read by Content; nil before
 }
 
-// Open opens the file of s and compares its checksum, so that nothing wrong is ever sent. Errors: not_found without the
-// file, invalid if it is another file than s says or no self-contained qcow2, unavailable if the context ends.
-func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error) {
+// Open opens the file of s and reads its header. The checksum is not compared yet: Check does it before anything is
+// sent, Content and Matches do it while it is sent. Errors: not_found without the file, invalid if it is no regular
+// file or no self-contained qcow2.
+func Open(op string, s hypervisor.ImageSpec) (*File, error) {
 	f, err := confine.Open(s.Path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, director.Errorf(director.KindNotFound, op, "there is no file %s", s.Path).
@@ -40,44 +45,76 @@ func Open(ctx context.Context, op string, s hypervisor.ImageSpec) (*File, error)
 	if err != nil {
 		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
 	}
-	ok := false
-	defer func() {
-		if !ok {
-			f.Close()
-		}
-	}()
+	file := &File{File: f, op: op, spec: s}
+	if err := file.readHeader(); err != nil {
+		f.Close()
+		return nil, err
+	}
+	return file, nil
+}
+
+func (f *File) readHeader() error {
 	info, err := f.Stat()
 	if err != nil {
-		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
+		return f.unreadable(err)
 	}
-	sum := sha256.New()
-	if _, err := io.Copy(sum, Reader(ctx, f)); err != nil {
-		if ctx.Err() != nil {
-			return nil, director.Errorf(director.KindUnavailable, op, "interrupted: %w", context.Cause(ctx))
-		}
-		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
-	}
-	if got := hex.EncodeToString(sum.Sum(nil)); got != s.SHA256 {
-		return nil, director.Errorf(director.KindInvalid, op, "%s does not have the SHA-256 %s", s.Path, s.SHA256).
-			WithHint(
-				"the file is damaged or another one: fetch or build it again, or correct the checksum of image %s",
-				s.Name,
-			)
-	}
+	f.info, f.Size = info, info.Size()
 	// The header of qcow2: magic, version, and the virtual size at byte 24.
 	header := make([]byte, 32)
 	if _, err := f.ReadAt(header, 0); err != nil || !bytes.HasPrefix(header, []byte("QFI\xfb")) {
-		return nil, director.Errorf(director.KindInvalid, op, "%s is not a qcow2 image", s.Path)
+		return director.Errorf(director.KindInvalid, f.op, "%s is not a qcow2 image", f.spec.Path).WithHint(
+			"the file is damaged or another one: fetch or build it again",
+		)
 	}
 	if binary.BigEndian.Uint64(header[8:]) != 0 {
-		return nil, director.Errorf(director.KindInvalid, op, "%s needs a backing file", s.Path).
+		return director.Errorf(director.KindInvalid, f.op, "%s needs a backing file", f.spec.Path).
 			WithHint("make it self-contained: qemu-img convert -O qcow2")
 	}
-	if _, err := f.Seek(0, io.SeekStart); err != nil {
-		return nil, director.Errorf(director.KindInvalid, op, "cannot read %s: %w", s.Path, err)
+	f.Virtual = int64(binary.BigEndian.Uint64(header[24:]))
+	return nil
+}
+
+// Check reads the whole file and compares its checksum. Errors: invalid if it is another file than the image says,
+// unavailable if the context ends.
+func (f *File) Check(ctx context.Context) error {
+	content, err := f.Content(ctx)
+	if err != nil {
+		return err
 	}
-	ok = true
-	return &File{File: f, info: info, Size: info.Size(), Virtual: int64(binary.BigEndian.Uint64(header[24:]))}, nil
+	if _, err := io.Copy(io.Discard, content); err != nil {
+		if ctx.Err() != nil {
+			return director.Errorf(director.KindUnavailable, f.op, "interrupted: %w", context.Cause(ctx))
+		}
+		return f.unreadable(err)
+	}
+	return f.Matches()
+}
+
+// Content is the file from its first byte until the context ends. Each call begins again, and ends the reader of the
+// call before it. What is read counts for Matches.
+func (f *File) Content(ctx context.Context) (io.Reader, error) {
+	if _, err := f.Seek(0, io.SeekStart); err != nil {
+		return nil, f.unreadable(err)
+	}
+	f.sum = sha256.New()
+	return Reader(ctx, io.TeeReader(f.File, f.sum)), nil
+}
+
+// Matches compares the checksum of what the last Content gave with the image's. Errors: invalid if it is another file,
+// or was not read to its end.
+func (f *File) Matches() error {
+	if f.sum != nil && hex.EncodeToString(f.sum.Sum(nil)) == f.spec.SHA256 {
+		return nil
+	}
+	return director.Errorf(director.KindInvalid, f.op, "%s does not have the SHA-256 %s", f.spec.Path, f.spec.SHA256).
+		WithHint(
+			"the file is damaged or another one: fetch or build it again, or correct the checksum of image %s",
+			f.spec.Name,
+		)
+}
+
+func (f *File) unreadable(err error) error {
+	return director.Errorf(director.KindInvalid, f.op, "cannot read %s: %w", f.spec.Path, err)
 }
 
 // Unchanged tells whether the file is still the one that was checked.
