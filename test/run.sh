@@ -146,11 +146,16 @@ guest_lane() {
 # rare faults in code that has passed its tests by then are last. A slow machine that has no time for one leaves it out.
 what_is_left() {
     last console 14 web/console/test.sh '' 'console in a browser' web/console/test.sh
+    last appliance 6 'make test/appliance' "$(inputs appliance "${appliance[@]}")" 'appliance on a VM' \
+        env KAAS_APPLIANCE_ONLY=boot images/director/test.sh
     last playbooks 10 playbooks/test.sh "$(inputs playbooks playbooks inventory-templates)" playbooks playbooks/test.sh
     last kill 3 'make test/kill' '' 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
     last race 7 'make test/race' '' 'race detector' "${race[@]}"
     last fuzzing 3 test/fuzz.sh '' fuzzing test/fuzz.sh 20s
 }
+
+# What the appliance is built of.
+appliance=(images cmd director plugins playbooks inventory-templates web/console docs test/lab go.sum Makefile)
 
 # last runs a stage that no other lane has begun, if it should end in time. minutes is how long it takes on a quiet
 # machine of two cores. A stage that takes longer than was thought is cut off at the end; what has failed by then counts.

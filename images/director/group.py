@@ -325,6 +325,7 @@ class Watch(threading.Thread):
 
     def run(self) -> None:
         """Ask until the test ends."""
+        self.last = time.monotonic()
         while not self.ended.wait(0.2):
             if answers(ADDRESS, "/readyz"):
                 now = time.monotonic()

@@ -5,6 +5,7 @@
 # how long it took.
 #
 # KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade outer group group-upgrade restore cluster" runs some of it.
+# KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
 # KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
