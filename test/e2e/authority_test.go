@@ -1,11 +1,15 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/base64"
+	"errors"
+	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"regexp"
@@ -226,7 +230,7 @@ func (s *suite) writing(t *testing.T) func() (taken, failed int, longest time.Du
 	ctx, cancel := context.WithCancel(t.Context())
 	var client *http.Client
 	var sum [sha256.Size]byte
-	write := func(n int) bool {
+	write := func(n int) error {
 		text, err := os.ReadFile(s.path("kubeconfig"))
 		if now := sha256.Sum256(text); err == nil && now != sum {
 			if c := s.credentials(text); c != nil {
@@ -238,15 +242,19 @@ func (s *suite) writing(t *testing.T) func() (taken, failed int, longest time.Du
 			strings.NewReader(`{"data":{"n":"`+strconv.Itoa(n)+`"}}`),
 		)
 		if err != nil || client == nil {
-			return false
+			return cmp.Or(err, errors.New("the kubeconfig cannot be read"))
 		}
 		req.Header.Set("Content-Type", "application/merge-patch+json")
 		resp, err := client.Do(req)
 		if err != nil {
-			return false
+			return err
 		}
-		_ = resp.Body.Close()
-		return resp.StatusCode == http.StatusOK
+		defer resp.Body.Close()
+		if resp.StatusCode != http.StatusOK {
+			said, _ := io.ReadAll(io.LimitReader(resp.Body, 500))
+			return fmt.Errorf("%s: %s", resp.Status, said)
+		}
+		return nil
 	}
 	var taken, failed int
 	var longest time.Duration
@@ -261,12 +269,13 @@ func (s *suite) writing(t *testing.T) func() (taken, failed int, longest time.Du
 				return
 			case <-tick.C:
 			}
-			switch ok := write(taken); {
-			case ok:
+			switch err := write(taken); {
+			case err == nil:
 				taken++
 				longest, last = max(longest, time.Since(last)), time.Now()
 			case ctx.Err() == nil:
 				failed++
+				t.Logf("%s: a write failed: %v", time.Now().UTC().Format(time.TimeOnly), err)
 			}
 		}
 	})
