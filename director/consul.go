@@ -41,8 +41,17 @@ func ConsulAPI(cluster string) string { return ConsulPrefix + "api-" + cluster }
 // ConsulAPIEntry returns the id of the entry of a master's API server, by the name of the machine.
 func ConsulAPIEntry(machine string) string { return ConsulPrefix + "api-" + machine }
 
-// ConsulTagMaster is the tag of the API servers of masters in Consul.
-const ConsulTagMaster = "master"
+// ConsulVIPEntry returns the id of the entry that the agent of a master has of the cluster's virtual address, by the
+// cluster's uid and the name of the machine. Each master's agent has one.
+func ConsulVIPEntry(uid, machine string) string {
+	return ConsulPrefix + "api-vip-" + uid + "-" + machine
+}
+
+// The tags of API servers in Consul: those of masters, and that behind the virtual address.
+const (
+	ConsulTagMaster = "master"
+	ConsulTagVIP    = "vip"
+)
 
 // The keys of the meta of nodes and entries in Consul that say whose they are.
 const (

@@ -3,6 +3,7 @@ package playbooks_test
 import (
 	"bytes"
 	"encoding/json"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"testing"
@@ -25,7 +26,7 @@ func bootFacts() step.Facts {
 			Owner: "d1", Datacenter: "dc1", Domain: "consul.example.org", CA: "-----BEGIN CERTIFICATE-----\nMIIB\n",
 			Join: []string{"10.0.0.11:8301", "consul.example.org:8301"}, AutoEncrypt: true,
 		},
-		Document: model.Cluster{Workers: []model.WorkerPool{{Name: "worker", VMModel: model.VMModel{
+		Document: model.Cluster{API: model.APIEndpoint{VIP: netip.MustParseAddr("10.0.0.9")}, Workers: []model.WorkerPool{{Name: "worker", VMModel: model.VMModel{
 			Services: []model.VMService{
 				{Name: "web", Port: 8080, Tags: []string{"blue", "v1"}, Check: check("/healthz?full=1&deep=<1>", "")},
 				{Name: "shop", Port: 8443, Check: check("", "/ready")},
@@ -45,7 +46,7 @@ func toldAs(t *testing.T, f step.Facts, m plan.MachineSpec) map[string]any {
 	services := []map[string]any{}
 	for _, s := range f.Services(m) {
 		services = append(services, map[string]any{
-			"id": s.ID, "name": s.Name, "port": s.Port, "tags": s.Tags, "scheme": s.Check.Scheme,
+			"id": s.ID, "name": s.Name, "address": s.Address, "port": s.Port, "tags": s.Tags, "scheme": s.Check.Scheme,
 			"check_port": s.Check.Port, "path": s.Check.Path, "interval": s.Check.Interval,
 		})
 	}

@@ -48,9 +48,9 @@ func OnNode(f step.Facts, m plan.MachineSpec) ([]File, error) {
 	var services []Service
 	for _, s := range f.Services(m) {
 		services = append(services, Service{
-			ID: s.ID, Name: s.Name, Address: m.Address, Port: s.Port, Tags: s.Tags, Meta: meta,
+			ID: s.ID, Name: s.Name, Address: s.Address, Port: s.Port, Tags: s.Tags, Meta: meta,
 			Check: Check{
-				Name: nodeCheck, Scheme: s.Check.Scheme, Address: m.Address, Port: s.Check.Port, Path: s.Check.Path,
+				Name: nodeCheck, Scheme: s.Check.Scheme, Address: s.Address, Port: s.Check.Port, Path: s.Check.Path,
 				Interval: s.Check.Interval,
 			},
 		})

@@ -30,6 +30,7 @@ func TestRealConsul(t *testing.T) {
 	t.Run("agents", func(t *testing.T) { testAgents(t, server) })
 	t.Run("agent that is off", func(t *testing.T) { testAgentThatIsOff(t, server) })
 	t.Run("agents have API servers", func(t *testing.T) { testHandover(t, server) })
+	t.Run("agents have the virtual address", func(t *testing.T) { testVirtualAddress(t, server) })
 	t.Run("agent next to the director", func(t *testing.T) { testOwnAgent(t, server) })
 	t.Run("hosts outside", func(t *testing.T) { testOutside(t, server) })
 	t.Run("lost right", func(t *testing.T) { testLostRight(t, server) })

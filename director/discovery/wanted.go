@@ -37,7 +37,7 @@ const (
 
 // The tags of an API server's entries.
 const (
-	TagVIP    = "vip"
+	TagVIP    = director.ConsulTagVIP
 	TagMaster = director.ConsulTagMaster
 )
 
@@ -64,7 +64,8 @@ type Cluster struct {
 	// for none.
 	WantsAgents bool
 	Agents      *director.ConsulAgents
-	// Watched are the masters, by name, whose agents register their API servers: the director does not.
+	// Watched are the ids of the director's entries that agents of masters have instead: those of API servers, and that
+	// of the virtual address.
 	Watched map[string]bool
 
 	directors bool // no cluster, but the directors
@@ -126,11 +127,7 @@ func Wanted(w World, consul string) (entries []Entry, keep map[string]Kept) {
 		if c.Consul != consul || len(c.Machines) == 0 {
 			continue
 		}
-		watched := map[string]bool{}
-		for name, yes := range c.Watched {
-			watched[director.ConsulAPIEntry(name)] = yes
-		}
-		keep[c.UID] = Kept{Synced: c.Syncs || (c.Sync != nil && c.Sync.Consul == consul), Watched: watched}
+		keep[c.UID] = Kept{Synced: c.Syncs || (c.Sync != nil && c.Sync.Consul == consul), Watched: c.Watched}
 		entries = append(entries, w.cluster(c)...)
 	}
 	slices.SortFunc(entries, func(a, b Entry) int {
@@ -180,17 +177,23 @@ func stale(wanted, have Entry) bool {
 	return age >= freshFor || age < 0
 }
 
-// cluster returns the entries of a cluster's API server: each master that is a member, unless its agent has the entry,
+// entryVIP is the id of the director's entry of a virtual address.
+const entryVIP = director.ConsulPrefix + "api-vip"
+
+// cluster returns the entries of a cluster's API server, but for those that agents have: each master that is a member,
 // and the virtual address as soon as there is one.
 func (w World) cluster(c Cluster) []Entry {
 	var out []Entry
 	add := func(id, address, tag string) {
+		if c.Watched[id] {
+			return
+		}
 		out = append(out, Entry{
-			Node: Node(c.UID), Cluster: c.UID, ID: director.ConsulPrefix + id, Service: service(c.Name),
-			Address: address,
-			Port:    model.APIPort, Tags: []string{tag}, name: c.Name,
+			Node: Node(c.UID), Cluster: c.UID, ID: id, Service: service(c.Name), Address: address,
+			Port: model.APIPort, Tags: []string{tag}, name: c.Name,
 			Meta: map[string]string{
-				MetaOwner: w.Director, MetaWriter: writer, MetaName: c.Name, MetaKey: id,
+				MetaOwner: w.Director, MetaWriter: writer, MetaName: c.Name,
+				MetaKey: strings.TrimPrefix(id, director.ConsulPrefix),
 			},
 		})
 	}
@@ -199,12 +202,11 @@ func (w World) cluster(c Cluster) []Entry {
 		if m.Role != director.RoleMaster || m.Kubernetes == "" || m.Address == "" {
 			continue
 		}
-		if masters++; !c.Watched[m.Name] {
-			add("api-"+m.Name, m.Address, TagMaster)
-		}
+		masters++
+		add(director.ConsulAPIEntry(m.Name), m.Address, TagMaster)
 	}
 	if c.VIP != "" && masters > 0 {
-		add("api-vip", c.VIP, TagVIP)
+		add(entryVIP, c.VIP, TagVIP)
 	}
 	return out
 }

@@ -17,10 +17,10 @@ func (s *Service) watch(ctx context.Context, h host, consul string, w *World, ha
 	return errors.Join(h.watch(ctx, s.Director, consul, w, have), h.watchSelf(ctx, s, consul, w, have))
 }
 
-// watch finds out whose API servers are registered by the agents of their masters. An agent has taken over when its
-// entry passes, and keeps it while other members see the agent: until then, and from then on, the director has an entry
-// of its own, so that no server is without one. So it has once a document asks for no agents any more, before a plan
-// takes them.
+// watch finds out which API servers are registered by the agents of their masters, and which virtual addresses by that
+// of any master. An agent has taken over when its entry passes, and keeps it while other members see the agent: until
+// then, and from then on, the director has an entry of its own, so that no server is without one. So it has once a
+// document asks for no agents any more, before a plan takes them.
 func (h host) watch(ctx context.Context, id, consul string, w *World, have Catalog) error {
 	own := make(map[[2]string]bool, len(have.Entries))
 	for _, a := range have.Entries {
@@ -33,7 +33,7 @@ func (h host) watch(ctx context.Context, id, consul string, w *World, have Catal
 		}
 	}
 	return each(readers, with, func(c *Cluster) error {
-		list, meta, err := h.api.Health().Service(service(c.Name), TagMaster, false, options(ctx, id))
+		list, meta, err := h.api.Health().Service(service(c.Name), "", false, options(ctx, id))
 		switch {
 		case err != nil:
 			return explain(h.name, err)
@@ -42,16 +42,33 @@ func (h host) watch(ctx context.Context, id, consul string, w *World, have Catal
 		}
 		c.Watched = map[string]bool{}
 		for _, e := range list {
-			m, there := c.machine(e.Node.Meta[MetaNode])
-			if !there || e.Node.Node != Node(m.Name) || e.Node.Meta[MetaCluster] != c.UID ||
-				e.Service.ID != director.ConsulAPIEntry(m.Name) || e.Service.Address != m.Address {
+			instead, ours := c.replaces(e)
+			if !ours {
 				continue
 			}
 			passes := e.Checks.AggregatedStatus() == api.HealthPassing
-			c.Watched[m.Name] = passes || seen(e.Checks) && !own[[2]string{Node(c.UID), e.Service.ID}]
+			if passes || seen(e.Checks) && !own[[2]string{Node(c.UID), instead}] {
+				c.Watched[instead] = true
+			}
 		}
 		return nil
 	})
+}
+
+// replaces returns the id of the director's entry that the agent of a master has this one instead of. It is false for
+// an entry that is none of the cluster's agents, or has another address than what it stands for.
+func (c Cluster) replaces(e *api.ServiceEntry) (id string, ours bool) {
+	m, there := c.machine(e.Node.Meta[MetaNode])
+	if !there || m.Role != director.RoleMaster || e.Node.Node != Node(m.Name) || e.Node.Meta[MetaCluster] != c.UID {
+		return "", false
+	}
+	switch e.Service.ID {
+	case director.ConsulAPIEntry(m.Name):
+		return e.Service.ID, e.Service.Address == m.Address
+	case director.ConsulVIPEntry(c.UID, m.Name):
+		return entryVIP, e.Service.Address == c.VIP && c.VIP != ""
+	}
+	return "", false
 }
 
 // seen tells whether other members see the agent of the node.

@@ -122,12 +122,13 @@ type Node struct {
 // Service is what the agent of Consul on a node registers.
 type Service struct {
 	ID, Name string
+	Address  string // where it answers and is asked
 	Port     int
 	Tags     []string
 	Check    ServiceCheck
 }
 
-// ServiceCheck is how an agent finds out whether a service is well, at the node's address.
+// ServiceCheck is how an agent finds out whether a service is well, at the address of the service.
 type ServiceCheck struct {
 	Scheme   string // http, https or tcp
 	Port     int

@@ -70,10 +70,13 @@ func large() Input {
 		[]string{"10.89.0.123"}
 	in.Nodes[3].Services = []Service{
 		{
-			ID: "web-w1", Name: "web", Port: 8080, Tags: []string{"blue"},
+			ID: "web-w1", Name: "web", Address: "10.88.0.21", Port: 8080, Tags: []string{"blue"},
 			Check: ServiceCheck{Scheme: "https", Port: 8081, Path: "/healthz", Interval: 10},
 		},
-		{ID: "db-w1", Name: "db", Port: 5432, Tags: []string{}, Check: ServiceCheck{Scheme: "tcp", Port: 5432, Interval: 30}},
+		{
+			ID: "db-w1", Name: "db", Address: "10.88.0.9", Port: 5432, Tags: []string{},
+			Check: ServiceCheck{Scheme: "tcp", Port: 5432, Interval: 30},
+		},
 	}
 	in.Nodes[3].KubeReserved = map[string]string{"memory": "512Mi", "pid": "1000"}
 	in.Vars = map[string]any{

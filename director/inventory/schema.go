@@ -34,7 +34,7 @@ const (
 	TypeNetworks Type = "networks"
 	// TypeInterfaces is a list of {role, device, network, address, mac}.
 	TypeInterfaces Type = "interfaces"
-	// TypeServices is a list of {id, name, port, tags, scheme, check_port, path, interval}.
+	// TypeServices is a list of {id, name, address, port, tags, scheme, check_port, path, interval}.
 	TypeServices Type = "services"
 )
 
@@ -134,8 +134,8 @@ var shapes = map[Type]struct {
 		"must be a list of {role, device, network, address, mac}",
 	},
 	TypeServices: {
-		listOf("id", "name", "port", "tags", "scheme", "check_port", "path", "interval"),
-		"must be a list of {id, name, port, tags, scheme, check_port, path, interval}",
+		listOf("id", "name", "address", "port", "tags", "scheme", "check_port", "path", "interval"),
+		"must be a list of {id, name, address, port, tags, scheme, check_port, path, interval}",
 	},
 	TypeTaints: {
 		func(value any) bool { return value == nil || listOf("key", "value", "effect")(value) },

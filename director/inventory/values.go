@@ -30,7 +30,7 @@ func consulServices(list []Service) []map[string]any {
 	out := make([]map[string]any, 0, len(list))
 	for _, s := range list {
 		out = append(out, map[string]any{
-			"id": s.ID, "name": s.Name, "port": s.Port, "tags": s.Tags,
+			"id": s.ID, "name": s.Name, "address": s.Address, "port": s.Port, "tags": s.Tags,
 			"scheme": s.Check.Scheme, "check_port": s.Check.Port, "path": s.Check.Path, "interval": s.Check.Interval,
 		})
 	}

@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
@@ -147,7 +148,8 @@ func TestServicesFollowTheDocument(t *testing.T) {
 	web := []model.VMService{{Name: "web", Port: 80, Check: model.VMServiceCheck{TCP: true, Interval: 10e9}}}
 	w := manned(t, agents, agents)
 	w.Seen = map[string]Seen{"demo-master-1": {Ready: true}, "demo-worker-1": {Ready: true}}
-	want(&w, func(c *model.Cluster) { c.Workers[0].Services = web })
+	want(&w, func(c *model.Cluster) { c.Workers[0].Services, c.API.VIP = web, netip.MustParseAddr("10.90.0.5") })
+	w.Installed.Cluster.API.VIP = netip.MustParseAddr("10.90.0.5")
 	c, err := Apply(w, plan.Request{})
 	if diff := cmp.Diff([]string{
 		"release.push/k8s-1.37", "consul.agents/make", "consul_agents/demo", "cluster.ready/demo",
@@ -162,17 +164,21 @@ func TestServicesFollowTheDocument(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string][]step.Service{}
-	for _, n := range f.Nodes {
+	got, nodes := map[string][]step.Service{}, f.Nodes
+	for _, n := range nodes {
 		got[n.Name] = f.Services(n)
 	}
 	if diff := cmp.Diff(map[string][]step.Service{
 		"demo-master-1": {{
-			ID: "kaas-api-demo-master-1", Name: "kaas-api-demo", Port: 6443, Tags: []string{"master"},
+			ID: "kaas-api-demo-master-1", Name: "kaas-api-demo", Address: nodes[0].Address, Port: 6443,
+			Tags:  []string{"master"},
 			Check: step.ServiceCheck{Scheme: "https", Port: 6443, Path: "/readyz", Interval: 5},
+		}, {
+			ID: "kaas-api-vip-" + f.UID + "-demo-master-1", Name: "kaas-api-demo", Address: "10.90.0.5", Port: 6443,
+			Tags: []string{"vip"}, Check: step.ServiceCheck{Scheme: "https", Port: 6443, Path: "/readyz", Interval: 5},
 		}},
 		"demo-worker-1": {{
-			ID: "web-demo-worker-1", Name: "web", Port: 80, Tags: []string{},
+			ID: "web-demo-worker-1", Name: "web", Address: nodes[1].Address, Port: 80, Tags: []string{},
 			Check: step.ServiceCheck{Scheme: "tcp", Port: 80, Interval: 10},
 		}},
 	}, got); diff != "" {

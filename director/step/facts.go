@@ -75,14 +75,15 @@ type Agents struct {
 
 // Service is what the agent of Consul on a node registers, as the playbooks read it.
 type Service struct {
-	ID    string       `json:"id"` // in all of Consul
-	Name  string       `json:"name"`
-	Port  int          `json:"port"`
-	Tags  []string     `json:"tags"`
-	Check ServiceCheck `json:"check"`
+	ID      string       `json:"id"` // in all of Consul
+	Name    string       `json:"name"`
+	Address string       `json:"address"` // where it answers and is asked: the node's, or the virtual one
+	Port    int          `json:"port"`
+	Tags    []string     `json:"tags"`
+	Check   ServiceCheck `json:"check"`
 }
 
-// ServiceCheck is how the agent finds out whether a service is well, at the node's address.
+// ServiceCheck is how the agent finds out whether a service is well, at the address of the service.
 type ServiceCheck struct {
 	Scheme   string `json:"scheme"` // http, https or tcp
 	Port     int    `json:"port"`
@@ -90,12 +91,12 @@ type ServiceCheck struct {
 	Interval int    `json:"interval"` // seconds
 }
 
-// apiCheck is how often the agent of a master asks its API server, in seconds. One that no longer answers is out of
-// DNS after that.
+// apiCheck is how often the agent of a master asks its API server, and that behind the virtual address, in seconds. One
+// that no longer answers is out of DNS after that.
 const apiCheck = 5
 
-// Services returns what the agent of Consul on the machine registers: the API server of a master, and what the document
-// says of its pool; nil without an agent.
+// Services returns what the agent of Consul on the machine registers: of a master, its API server and the virtual
+// address, as far as it reaches that; and what the document says of its pool. It is nil without an agent.
 func (f Facts) Services(m plan.MachineSpec) []Service {
 	if f.Agents == nil {
 		return nil
@@ -105,11 +106,7 @@ func (f Facts) Services(m plan.MachineSpec) []Service {
 	switch m.Role {
 	case director.RoleMaster:
 		own = f.Document.Masters.Services
-		out = append(out, Service{
-			ID: director.ConsulAPIEntry(m.Name), Name: director.ConsulAPI(f.Cluster), Port: model.APIPort,
-			Tags:  []string{director.ConsulTagMaster},
-			Check: ServiceCheck{Scheme: "https", Port: model.APIPort, Path: "/readyz", Interval: apiCheck},
-		})
+		out = f.apiServers(m)
 	case director.RoleDirector: // no agent is on its VM
 	case director.RoleWorker:
 		for _, p := range f.Document.Workers {
@@ -127,10 +124,29 @@ func (f Facts) Services(m plan.MachineSpec) []Service {
 			c.Scheme, c.Path = "https", s.Check.HTTPS
 		}
 		out = append(out, Service{
-			ID: s.Name + "-" + m.Name, Name: s.Name, Port: s.Port, Tags: append([]string{}, s.Tags...), Check: c,
+			ID: s.Name + "-" + m.Name, Name: s.Name, Address: m.Address, Port: s.Port,
+			Tags: append([]string{}, s.Tags...), Check: c,
 		})
 	}
 	return out
+}
+
+// apiServers returns the API server of a master, and that behind the virtual address. Every master registers the
+// address, and its check tells whether it reaches it: so one of them is left when others are down.
+func (f Facts) apiServers(m plan.MachineSpec) []Service {
+	own := Service{
+		ID: director.ConsulAPIEntry(m.Name), Name: director.ConsulAPI(f.Cluster), Address: m.Address,
+		Port: model.APIPort, Tags: []string{director.ConsulTagMaster},
+		Check: ServiceCheck{Scheme: "https", Port: model.APIPort, Path: "/readyz", Interval: apiCheck},
+	}
+	vip := f.Document.API.VIP
+	if !vip.IsValid() {
+		return []Service{own}
+	}
+	shared := own
+	shared.ID, shared.Address = director.ConsulVIPEntry(f.UID, m.Name), vip.String()
+	shared.Tags = []string{director.ConsulTagVIP}
+	return []Service{own, shared}
 }
 
 // Forward is a domain that other name servers answer for.

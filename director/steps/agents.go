@@ -102,14 +102,14 @@ func (e consulSteps) wantAgents(
 	return want, nil
 }
 
-// servicesOf returns the names that the agent on the machine registers, sorted.
+// servicesOf returns the names that the agent on the machine registers, each once and sorted.
 func servicesOf(f step.Facts, m plan.MachineSpec) []string {
 	var names []string
 	for _, s := range f.Services(m) {
 		names = append(names, s.Name)
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // sealedAgents is how the tokens of agents are sealed.

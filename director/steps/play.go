@@ -256,7 +256,8 @@ func inventoryServices(list []step.Service) []inventory.Service {
 	var out []inventory.Service
 	for _, s := range list {
 		out = append(out, inventory.Service{
-			ID: s.ID, Name: s.Name, Port: s.Port, Tags: s.Tags, Check: inventory.ServiceCheck(s.Check),
+			ID: s.ID, Name: s.Name, Address: s.Address, Port: s.Port, Tags: s.Tags,
+			Check: inventory.ServiceCheck(s.Check),
 		})
 	}
 	return out

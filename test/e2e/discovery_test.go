@@ -26,7 +26,7 @@ import (
 const here = "172.30.0.1"
 
 // discovered is what the cluster and a Consul are to learn of each other.
-const discovered = `  discovery:
+const discovered = "  api: {vip: " + vip + "}\n" + `  discovery:
     consul: dc1
     agents: true
     dns: true
@@ -193,8 +193,16 @@ func (f found) directorIsAway(t *testing.T) {
 	f.exports(t, false)
 	f.exports(t, true)
 	f.wantMembers(t, f.nodeNames()...)
-	if len(f.passing(t, "kaas-api-demo")) == 0 {
-		t.Error("the API server is not in Consul while the director is away")
+	var said []string
+	for _, e := range f.passing(t, "kaas-api-demo") {
+		if e.Node.Node == member+"master-1" { // it is the node's agent that says so
+			said = append(said, strings.Join(e.Service.Tags, " ")+" at "+e.Service.Address)
+		}
+	}
+	slices.Sort(said)
+	if len(said) != 2 || !strings.HasPrefix(said[0], director.ConsulTagMaster+" at ") ||
+		said[1] != director.ConsulTagVIP+" at "+vip {
+		t.Errorf("while the director is away, Consul has the API server %q by the agent of the master", said)
 	}
 }
 
