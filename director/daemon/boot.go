@@ -207,7 +207,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
 		own:     b.ownAuthority(),
 		backups: b.backups, room: health{b.Daemon}.room, directors: directorRecords{b.db, b.vault(b.db, b.box)},
-		logsOf: b.logsOf, peers: b.peers.ask,
+		logsOf: b.logsOf, peers: b.peers.ask, consuls: b.discovery,
 		support: b.support(b.db, b.build, b.hands.playbook, b.tree, b.env.Push.Password),
 		director: planner.Director{
 			ID: b.db.DirectorID(), Address: b.cfg.Address.String(), Registry: b.env.Registry, Playbooks: b.tree,

@@ -61,6 +61,7 @@ type parts struct {
 	own       *certificates.OwnAuthority
 	room      func() error // for another plan
 	directors directorRecords
+	consuls   planning.Consuls
 }
 
 // services are what can be asked of the director.
@@ -105,7 +106,7 @@ func newServices(p parts) services {
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
 		Certificates: p.inventory, Backups: p.backups, Room: p.room, Outer: p.outer,
 		CopiesDatabase: p.cfg.Database == "",
-		FirstBoots:     p.directors,
+		FirstBoots:     p.directors, Consuls: p.consuls,
 	})
 	conf := nodes.Config{
 		Store: p.db, Worlds: reader, Clusters: p.env, Plans: making, Director: p.db.DirectorID(),

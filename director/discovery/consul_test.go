@@ -31,6 +31,7 @@ func TestRealConsul(t *testing.T) {
 	t.Run("agent that is off", func(t *testing.T) { testAgentThatIsOff(t, server) })
 	t.Run("agents have API servers", func(t *testing.T) { testHandover(t, server) })
 	t.Run("agents have the virtual address", func(t *testing.T) { testVirtualAddress(t, server) })
+	t.Run("names of nodes that others have", func(t *testing.T) { testTakenNodes(t, server) })
 	t.Run("agent next to the director", func(t *testing.T) { testOwnAgent(t, server) })
 	t.Run("hosts outside", func(t *testing.T) { testOutside(t, server) })
 	t.Run("lost right", func(t *testing.T) { testLostRight(t, server) })

@@ -81,6 +81,7 @@ type Config struct {
 	Backups       Backups       // of clusters; none if nil
 	Outer         Outer         // authorities; none if nil
 	FirstBoots    FirstBoots    // of directors; not looked at if nil
+	Consuls       Consuls       // not looked at if nil
 	// CopiesDatabase says that a backup of the director without a target is possible.
 	CopiesDatabase bool
 	// Room says why the director has no room for another plan; nil for one that always has.
@@ -206,6 +207,7 @@ func (s *Service) Try(ctx context.Context, cluster string, r plan.Request) error
 func (s *Service) check(ctx context.Context, w *snapshot.Snapshot, c *plan.Content) ([]AddressCheck, error) {
 	unsigned, problems := s.prechecks().trusted(w.World, *c)
 	c.Warnings = append(c.Warnings, unsigned...)
+	problems = append(problems, s.prechecks().checkAgents(ctx, *c)...)
 	if !slices.ContainsFunc(c.Steps, func(s plan.Step) bool { return s.Kind == step.VMEnsure && !s.Back() }) {
 		return nil, director.Invalid(opPrecheck, unworkable(*c), problems)
 	}
