@@ -10,6 +10,7 @@ import traceback
 from xml.sax.saxutils import quoteattr
 
 from cluster import cluster, restore
+from consul import Consul
 from group import group, group_upgrade
 from outer import outer
 from vms import DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait
@@ -211,6 +212,8 @@ def nocloud() -> None:
     before = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'", check=True).stdout
     applied = vm.on("sudo director setup apply && sudo sh -c 'cd /data; sha256sum setup/setup.json'")
     check("setup apply runs again", applied.returncode == 0 and applied.stdout.strip() in before, applied.stdout + applied.stderr)
+    consul = Consul()
+    consul.begins(vm)
     booted = vm.on("cat /proc/sys/kernel/random/boot_id", check=True).stdout
     vm.on("sudo systemctl reboot")
     vm.forget()
@@ -219,6 +222,8 @@ def nocloud() -> None:
     vm.page()
     check(f"it comes back after a restart: the log-in page after {time.monotonic() - again:.0f} s", True)
     check("no unit failed after it", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0)
+    consul.until(vm, "after the restart", {"passing"})
+    consul.ends(vm)
     vm.forget()
     vm.stop()
 

@@ -1,8 +1,8 @@
 #!/bin/bash
 # test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there
-# is, looks at what it must be, restarts it, replaces its root disk, upgrades it in place, has another director make one,
-# makes a group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints
-# how long it took.
+# is, looks at what it must be, has it run an agent of Consul, restarts it, replaces its root disk, upgrades it in place,
+# has another director make one, makes a group of three and upgrades it, and lets it create a cluster, in the middle of
+# which it is upgraded. Prints how long it took.
 #
 # KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade outer group group-upgrade restore cluster" runs some of it.
 # KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
@@ -66,5 +66,9 @@ END
 trap finish EXIT
 trap 'exit 130' INT TERM
 "$lab" up
+if [[ " $KAAS_APPLIANCE_ONLY " == *" nocloud "* ]]; then
+    APPLIANCE_TEST_CONSUL=$("$root/test/consul/build.sh" | tail -n 1)
+    export APPLIANCE_TEST_CONSUL
+fi
 [[ " $KAAS_APPLIANCE_ONLY " != *" "@(cluster|restore)" "* ]] || start_hypervisor
 "$lab" exec -- "$here/test.py" "$dir"
