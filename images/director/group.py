@@ -371,33 +371,43 @@ def replace_roots(g: Group, image: str, watch: Watch) -> None:
         watch.check(f"new root disk of {vm.name}")
 
 
-def group_upgrade() -> None:
-    """Upgrade three appliances one after another without the API being away: in place, and by root disks with another schema."""
-    services = Services("group-upgrade")
+def upgraded(name: str, act) -> None:
+    """Make a group of three that all take the password, and act on it while its address is watched."""
+    services = Services(name)
     watch = Watch()
     try:
-        g = Group(services, "group-upgrade")
+        g = Group(services, name)
         g.boot()
         g.join()
         g.store()
         ca = f"{WORK}/{g.vms[0].name}.ca"
         for vm in g.vms:
             check(f"{vm.name} takes the password at its own address", vm.login(ca).returncode == 0)
-        bundles = Bundles("group-upgrade")
         watch.start()
-        upgrade_in_place(g, bundles.make("next"), watch)
-        schema = bundles.next_schema("schema")
-        done = ctl(g.vms[0], "appliance", "upgrade", schema, "--yes")
+        act(g, Bundles(name), watch)
+        g.end()
+    finally:
+        watch.ended.set()
+        services.stop()
+
+
+def group_upgrade() -> None:
+    """Upgrade three appliances in place, one after another, without the API being away."""
+    upgraded("group-upgrade", lambda g, bundles, watch: upgrade_in_place(g, bundles.make("next"), watch))
+
+
+def group_roots() -> None:
+    """Give three appliances root disks with another schema, one after another; in place, that is refused."""
+    def act(g: Group, bundles: Bundles, watch: Watch) -> None:
+        done = ctl(g.vms[0], "appliance", "upgrade", bundles.next_schema("schema"), "--yes")
         check("an upgrade in place that changes the database is refused", done.returncode != 0 and
               "changes the database, which is on a server" in done.stdout + done.stderr, done.stdout + done.stderr)
         wait("the one that was asked takes changes", lambda: answers(g.vms[0].address))
         g.back_up()
         watch.check("the upgrade that was refused")
         replace_roots(g, bundles.image("schema"), watch)
-        g.end()
-    finally:
-        watch.ended.set()
-        services.stop()
+
+    upgraded("group-roots", act)
 
 
 def group() -> None:

@@ -11,7 +11,7 @@ from xml.sax.saxutils import quoteattr
 
 from cluster import cluster, restore
 from consul import Consul
-from group import group, group_upgrade
+from group import group, group_roots, group_upgrade
 from outer import outer
 from vms import DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait
 
@@ -328,7 +328,7 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (boot, nocloud, ovf, form, upgrade, outer, group, group_upgrade, restore, cluster):
+    for run in (boot, nocloud, ovf, form, upgrade, outer, group, group_upgrade, group_roots, restore, cluster):
         if run.__name__.replace("_", "-") not in os.environ["KAAS_APPLIANCE_ONLY"].split():
             continue
         try:

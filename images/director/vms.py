@@ -300,7 +300,7 @@ class Bundles:
         sh("qemu-img", "convert", "-O", "raw", IMAGE, disk)
         table = json.loads(sh("sfdisk", "--json", disk).stdout)["partitiontable"]["partitions"]
         start = next(p["start"] for p in table if p.get("name") == "root-a")
-        sh("dd", f"if={self.dir}/{version}/root.ext4", f"of={disk}", "bs=512", f"seek={start}", "conv=notrunc,sparse", "status=none")
+        sh("dd", f"if={self.dir}/{version}/root.ext4", f"of={disk}", "bs=512", f"seek={start}", "conv=notrunc", "status=none")
         sh("qemu-img", "convert", "-f", "raw", "-O", "qcow2", disk, out)
         os.remove(disk)
         return out
