@@ -21,12 +21,7 @@ import (
 // the cluster continues.
 func TestArchivedPlansOverTheAPI(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, demoDocuments)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	d, api := opened(t, simulating(t, demoDocuments))
 	first := ended(t, d.services, begin(t, d.services, plan.Request{}).Plan.ID)
 	wantStatus(t, first, plan.StatusDone)
 	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "count: 3", "count: 4", 1)

@@ -22,12 +22,8 @@ import (
 func TestAuditTrailOfRequests(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, demoDocuments)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	_, err = api.Login(t.Context(), "eve\x1b[2J", "wrong password")
+	_, api := opened(t, c)
+	_, err := api.Login(t.Context(), "eve\x1b[2J", "wrong password")
 	if director.KindOf(err) != director.KindUnauthenticated {
 		t.Fatal(err)
 	}

@@ -43,12 +43,7 @@ spec: {type: directory, directory: ` + filepath.Join(targets, "near") + `}
 	if change != nil {
 		change(&c)
 	}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, c)
 	run(t, api, plan.ClusterBackup)
 	return c, d, api
 }

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"errors"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"golang.org/x/crypto/ssh"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/plan"
 )
 
 // What opens a cluster for good is handed out to nobody without a password, and what opens its nodes ends soon.
@@ -23,12 +21,7 @@ func TestExportOfSecrets(t *testing.T) {
 	t.Parallel()
 	const password = "correct horse battery"
 	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, c)
 
 	plain, err := api.Inventory(t.Context(), "demo")
 	if err != nil {

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"io"
 	"path/filepath"
 	"testing"
 	"time"
@@ -20,12 +19,7 @@ import (
 func TestFollowOfAPrunedPlanEnds(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, c)
 	plans, err := api.Plans(t.Context(), client.PlanFilter{Limit: 1})
 	if err != nil {
 		t.Fatal(err)

@@ -104,13 +104,7 @@ func refuses(e **webhooktest.Endpoint, phase, node string, now *atomic.Bool) htt
 // one of the plan. A refusal in the middle of a window has its node rolled back; the next plan goes on from there.
 func TestAnUpgradeAsksItsHooks(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, simulating(t, threeHosts))
 	var freeze atomic.Bool
 	freeze.Store(true)
 	authority := webhooktest.NewAuthority(t)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -52,12 +51,7 @@ func imported(t *testing.T, api *client.Client, path, document string) wire.Imag
 func TestImagesMoveOn(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, demoDocuments)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, c)
 	image := func() wire.Image {
 		t.Helper()
 		items, err := api.Images(t.Context())
@@ -145,18 +139,13 @@ func TestImagesMoveOn(t *testing.T) {
 // A plan for a cluster whose image was never imported says what to do.
 func TestImageThatWasNotImported(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, demoDocuments)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, simulating(t, demoDocuments))
 	text := "apiVersion: kaas/v1\nkind: Image\nmetadata: {name: node}\nspec: {sha256: \"" + strings.Repeat("5", 64) +
 		"\", kubernetes: v1.37.1}\n"
 	if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	_, err = api.MakePlan(t.Context(), "demo", plan.Request{})
+	_, err := api.MakePlan(t.Context(), "demo", plan.Request{})
 	if director.KindOf(err) != director.KindInvalid ||
 		!strings.Contains(err.Error(), "Image/node: spec.sha256: this director has no imported image") ||
 		!strings.Contains(err.Error(), "directorctl image import FILE node") {

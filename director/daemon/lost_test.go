@@ -3,7 +3,6 @@ package daemon
 import (
 	"context"
 	"errors"
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -27,13 +26,7 @@ type outage struct {
 
 func openOutage(t *testing.T, documents string) *outage {
 	t.Helper()
-	c := simulating(t, documents)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, simulating(t, documents))
 	b, err := d.services.env.Backends.Backend(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)

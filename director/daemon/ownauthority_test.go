@@ -22,11 +22,7 @@ import (
 func TestDirectorAuthorityIsChanged(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, demoDocuments)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	d, api := opened(t, c)
 	former, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
 	if err != nil {
 		t.Fatal(err)

@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -24,11 +23,7 @@ func TestAPermanentErrorIsShownWithinTenSeconds(t *testing.T) {
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Playbook: "control_plane", Outcome: "failed", Percent: 100, Msg: "the certificate is of somebody else"},
 	}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, c)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	p, err := api.MakePlan(ctx, "demo", plan.Request{})

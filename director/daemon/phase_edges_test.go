@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"io"
 	"slices"
 	"strings"
 	"sync"
@@ -25,12 +24,7 @@ func TestPhaseOfAPlanThatWasGivenUp(t *testing.T) {
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Hosts: "demo-w-*", Playbook: "drain_worker", Outcome: "failed", Percent: 100},
 	}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, c)
 	nodes, masters := hosts(t, api)
 	node := nodes[masters[0]][0]
 	request := director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: node}
@@ -58,12 +52,7 @@ func TestPhasesWaitForApproval(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)
 	c.Approval = "any"
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, c)
 	wantDone(t, phase(t, api, "lock", director.PhaseRequest{Phase: director.PhasePreNodeLock, Node: "demo-w-1"}))
 	recreate := nextRelease() + "  maintenance: {strategy: reconstitute}\n"
 	if _, err := api.Apply(t.Context(), []byte(recreate), "x", false); err != nil {
@@ -105,11 +94,7 @@ func TestUnlockBesideAClusterThatWasNeverInstalled(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)
 	c.Simulation.Plays.Faults = []simulate.PlayFault{{Playbook: "control_plane", Outcome: "failed", Percent: 100}}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, c)
 	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
 	if err == nil {
 		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
@@ -138,13 +123,7 @@ func TestUnlockBesideAClusterThatWasNeverInstalled(t *testing.T) {
 // However many ask at once, also with the same breath, a task makes one plan.
 func TestAPhaseThatManyAskFor(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, simulating(t, threeHosts))
 	var all sync.WaitGroup
 	for range 8 {
 		all.Go(func() {
@@ -166,12 +145,7 @@ func TestAPhaseThatManyAskFor(t *testing.T) {
 // for its nodes. An installed cluster it only checks (D5).
 func TestAPhaseInstalls(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, simulating(t, threeHosts))
 	install := director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo", Install: true}
 	task := phase(t, api, "install", install)
 	wantDone(t, task)

@@ -147,12 +147,7 @@ func wantDone(t *testing.T, task wire.PhaseTask) {
 // The whole way of an outer plan over its hosts (D5).
 func TestPhasesRollOverHosts(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, simulating(t, threeHosts))
 	whole := director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo"}
 	if _, err := api.AskPhase(
 		t.Context(), "begin", whole,
@@ -304,12 +299,7 @@ func firstOf(t *testing.T, api *client.Client, host string) string {
 
 func TestPhasesThatAreNone(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, simulating(t, threeHosts))
 	task := phase(t, api, "empty", lock("spare"))
 	wantDone(t, task)
 	if !strings.Contains(task.Message, "host spare has no node") || len(task.Clusters) != 0 {
@@ -375,12 +365,7 @@ func TestPhasesThatAreNone(t *testing.T) {
 func TestPhasesGoOn(t *testing.T) {
 	t.Parallel()
 	c := simulating(t, threeHosts)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, c)
 	nodes, masters := hosts(t, api)
 	host := masters[0]
 

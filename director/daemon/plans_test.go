@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"io"
 	"slices"
 	"strings"
 	"testing"
@@ -20,12 +19,7 @@ import (
 // what.
 func TestStartOfAPlanThatIsOutOfDate(t *testing.T) {
 	t.Parallel()
-	c := simulating(t, demoDocuments)
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, simulating(t, demoDocuments))
 	other := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "name: demo", "name: other", 1)
 	more := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "---\n"):], "count: 3", "count: 4", 1)
 	for _, tt := range []struct {
@@ -92,12 +86,7 @@ func putBackBy(t *testing.T, way string) {
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Hosts: "demo-w-2", Playbook: "upgrade_worker", Outcome: "failed", Percent: 100},
 	}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, c)
 	text := nextRelease() + "  maintenance: {rollback: " + way + "}\n"
 	if _, err := api.Apply(t.Context(), []byte(text), "x", false); err != nil {
 		t.Fatal(err)

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -106,11 +105,7 @@ func TestOnlySignedThingsAreUsed(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.TrustedKeys = []string{keyFile + ".pub"}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, c)
 	refused := func(what string, want ...string) {
 		t.Helper()
 		_, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterCreate})
@@ -163,11 +158,7 @@ func TestUnsignedThingsAreUsedInWords(t *testing.T) {
 	s := things(t)
 	c := simulating(t, s.documents(words))
 	c.TrustedKeys = []string{s.key.Public()}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, c)
 	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterCreate})
 	if err != nil {
 		t.Fatal(err)
@@ -203,11 +194,7 @@ func TestUploadsAreSigned(t *testing.T) {
 	s := things(t)
 	c := simulating(t, demoDocuments)
 	c.TrustedKeys = []string{s.key.Public()}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, c)
 	path := diskimagetest.Convert(t, diskimagetest.Node(t, "v1.37.1"), "qcow2")
 	sum := diskimagetest.SHA256(t, path)
 	line := sum + "  node.qcow2\n"

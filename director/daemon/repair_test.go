@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"io"
 	"strings"
 	"testing"
 	"time"
@@ -24,13 +23,7 @@ type clinic struct {
 
 func openClinic(t *testing.T, maintenance string) *clinic {
 	t.Helper()
-	c := simulating(t, threeHosts+"  maintenance: {"+maintenance+"}\n")
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, simulating(t, threeHosts+"  maintenance: {"+maintenance+"}\n"))
 	b, err := d.services.env.Backends.Backend(t.Context(), "lab")
 	if err != nil {
 		t.Fatal(err)

@@ -1,7 +1,6 @@
 package daemon
 
 import (
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -29,11 +28,7 @@ func TestNoPlanOnAFullDisk(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
+	_, api := opened(t, c)
 	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
 	if err != nil {
 		t.Fatal(err)

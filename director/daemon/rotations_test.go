@@ -49,12 +49,7 @@ func TestRotationsMeet(t *testing.T) {
 	c.Simulation.Plays.Faults = []simulate.PlayFault{
 		{Hosts: "demo-master-2", Playbook: "upgrade_master", Outcome: "failed", Percent: 100},
 	}
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, c)
 	m := meeting{d.services}
 	var people sync.WaitGroup
 	started := make(chan string, 8)

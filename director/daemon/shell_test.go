@@ -5,7 +5,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"encoding/json"
-	"io"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -17,7 +16,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -33,12 +31,7 @@ func openShells(t *testing.T, most int) shells {
 	t.Helper()
 	c := simulating(t, threeHosts)
 	c.NodeShells = most
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	d, api := created(t, c)
 	ca, err := os.ReadFile(filepath.Join(c.StateDir, "tls", "ca.crt"))
 	if err != nil {
 		t.Fatal(err)

@@ -113,6 +113,24 @@ func connect(t testing.TB, c Config, d *Daemon) *client.Client {
 	return nil
 }
 
+// opened is a director that runs, with a client that is logged in.
+func opened(t *testing.T, c Config) (*Daemon, *client.Client) {
+	t.Helper()
+	d, err := start(t, c, io.Discard)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return d, connect(t, c, d)
+}
+
+// created is a director that has created the cluster "demo" of its documents.
+func created(t *testing.T, c Config) (*Daemon, *client.Client) {
+	t.Helper()
+	d, api := opened(t, c)
+	run(t, api, plan.ClusterCreate)
+	return d, api
+}
+
 // run plans the operation, starts it and waits for its end.
 func run(t *testing.T, api *client.Client, operation plan.Operation) {
 	t.Helper()

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"io"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -14,7 +13,6 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -26,12 +24,7 @@ func TestUnlockTakesAVMThatSomebodyElseHasMade(t *testing.T) {
 	const node, key = takenNode, takenKey
 	c := simulating(t, threeHosts)
 	c.Approval = "any"
-	d, err := start(t, c, io.Discard)
-	if err != nil {
-		t.Fatal(err)
-	}
-	api := connect(t, c, d)
-	run(t, api, plan.ClusterCreate)
+	_, api := created(t, c)
 	if _, err := api.AskPhase(
 		t.Context(), "early", unlockWith(map[string]string{node: key}),
 	); director.KindOf(err) != director.KindConflict ||
