@@ -1,4 +1,5 @@
-"""An appliance that creates a cluster without a way out, is upgraded meanwhile, and loses a disk, and then everything."""
+"""An appliance that creates a cluster without a way out, is upgraded meanwhile, and loses a disk, and then
+everything."""
 
 import json
 import os
@@ -14,8 +15,9 @@ MODELS = f"{WORK}/models"
 
 def on_hypervisor(*command: str) -> str:
     """Run a command on the hypervisor that the nodes are on."""
-    return sh("ssh", "-n", "-F", "none", "-i", f"{WORK}/hypervisor.id", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o",
-              "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR", f"root@{HYPERVISOR}", *command).stdout
+    return sh("ssh", "-n", "-F", "none", "-i", f"{WORK}/hypervisor.id", "-o", "BatchMode=yes", "-o",
+              "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+              f"root@{HYPERVISOR}", *command).stdout
 
 
 def write_models() -> None:
@@ -24,7 +26,8 @@ def write_models() -> None:
     for name in ("cluster", "network", "provider"):
         with open(f"{ROOT}/docs/examples/demo/{name}.yaml", encoding="utf-8") as f:
             text = f.read()
-        text = text.replace("uri: qemu:///system", f"uri: qemu+ssh://root@{HYPERVISOR}/system?keyfile=/data/etc/providers/lab")
+        text = text.replace("uri: qemu:///system",
+                            f"uri: qemu+ssh://root@{HYPERVISOR}/system?keyfile=/data/etc/providers/lab")
         with open(f"{MODELS}/{name}.yaml", "w", encoding="utf-8") as f:
             f.write(text)
     if not os.path.exists(f"{WORK}/backups.key"):
@@ -32,7 +35,8 @@ def write_models() -> None:
     recipient = sh("age-keygen", "-y", f"{WORK}/backups.key").stdout.strip()
     with open(f"{MODELS}/backups.yaml", "w", encoding="utf-8") as f:
         f.write("apiVersion: kaas/v1\nkind: BackupTarget\nmetadata: {name: disk}\n"
-                f"spec: {{type: directory, directory: /data/backups/disk, recipients: [{recipient}], retention: {{count: 3}}}}\n"
+                f"spec: {{type: directory, directory: /data/backups/disk, recipients: [{recipient}], "
+                "retention: {count: 3}}\n"
                 "---\napiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: director-backup}\n"
                 "spec: {cron: '15 3 * * *', job: {name: backup, params: {target: disk}}}\n")
 
@@ -88,7 +92,8 @@ class Cluster:
         reached = time.monotonic()
         print(f"        the control plane was reached after {reached - began:.0f} s", flush=True)
         good("the appliance is upgraded in the middle of the plan",
-             ctl(self.vm, "appliance", "upgrade", upgrade, "--yes", "--within", "40m"), "The director is version next (root b)")
+             ctl(self.vm, "appliance", "upgrade", upgrade, "--yes", "--within", "40m"),
+             "The director is version next (root b)")
         print(f"        the upgrade took {time.monotonic() - reached:.0f} s", flush=True)
         self.vm.forget()
         good("the plan goes on to its end", ctl(self.vm, "follow", self.plan))
@@ -107,8 +112,8 @@ class Cluster:
         with open(f"{WORK}/password", "w", encoding="utf-8") as f:
             f.write(PASSWORD)
         good("a browser logs in and works", sh(
-            "env", f"CONSOLE_REAL=https://{self.vm.address}", f"CONSOLE_REAL_PASSWORD={WORK}/password", "CONSOLE_REAL_CLUSTER=demo",
-            f"{ROOT}/web/console/test.sh", "real", check=False))
+            "env", f"CONSOLE_REAL=https://{self.vm.address}", f"CONSOLE_REAL_PASSWORD={WORK}/password",
+            "CONSOLE_REAL_CLUSTER=demo", f"{ROOT}/web/console/test.sh", "real", check=False))
 
     def loses_its_root(self, data: str) -> None:
         """Cut the power, and start a blank root disk of the image in front of the same data."""
@@ -138,7 +143,8 @@ class Cluster:
             "systemctl stop director", "mv /data/director /data/director.fresh",
             "install -d -o director -g director -m 0700 /data/director",
             "setpriv --reuid director --regid director --clear-groups --reset-env "
-            "director -config /etc/director/director.yaml restore -identity /data/backups.key /data/director.bundle.age",
+            "director -config /etc/director/director.yaml restore -identity /data/backups.key "
+            "/data/director.bundle.age",
             "rm /data/backups.key /data/director.bundle.age",
             "systemctl start director",
         ):

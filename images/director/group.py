@@ -1,4 +1,5 @@
-"""Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power, or is upgraded, in turn."""
+"""Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power, or is
+upgraded, in turn."""
 
 import hashlib
 import json
@@ -68,7 +69,8 @@ spec:
 
 
 def models(top: str) -> str:
-    """Return the documents, with the checksum of the stand-in for an image and a recipient of backups, whose key is in top."""
+    """Return the documents, with the checksum of the stand-in for an image and a recipient of backups, whose key is in
+    top."""
     image = hashlib.sha256(b"a stand-in for the node image node\n").hexdigest()
     sh("age-keygen", "-o", f"{top}/backups-of-directors.key")
     recipient = sh("age-keygen", "-y", f"{top}/backups-of-directors.key").stdout.strip()
@@ -102,8 +104,10 @@ class Services:
     def stand_ins(self) -> None:
         """Put on the NFS what a simulated director takes for an image and a release bundle."""
         top = f"{self.top}/stand-ins"
-        with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", top, "-listen", "127.0.0.1:18443", "-registry-listen",
-                               "127.0.0.1:15000", self.models], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as made:
+        with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", top, "-listen", "127.0.0.1:18443",
+                               "-registry-listen",
+                               "127.0.0.1:15000", self.models], stdout=subprocess.DEVNULL,
+                              stderr=subprocess.DEVNULL) as made:
             wait("the stand-ins", lambda: answers("127.0.0.1:18443"))
             made.send_signal(signal.SIGINT)
         shutil.copytree(f"{top}/simulation/bundles", f"{self.export}/bundles")
@@ -117,7 +121,8 @@ class Services:
         """Start PostgreSQL, with a user for the directors."""
         top, postgres = f"{self.top}/postgres", pwd.getpwnam("postgres")
         os.makedirs(top)
-        sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj", "/CN=database", "-addext",
+        sh("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-subj",
+           "/CN=database", "-addext",
            f"subjectAltName=IP:{HOST}", "-days", "2", "-keyout", f"{top}/server.key", "-out", f"{top}/server.crt")
         with open(f"{top}/password", "w", encoding="utf-8") as f:
             f.write("secret of the database\n")
@@ -126,12 +131,13 @@ class Services:
         newest = sorted(os.listdir("/usr/lib/postgresql"), key=float)[-1]
         tools = f"/usr/lib/postgresql/{newest}/bin"
         user = ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--clear-groups", "--pdeathsig", "KILL"]
-        sh(*user, f"{tools}/initdb", "-D", f"{top}/data", "-U", "director", "-E", "UTF8", "--no-locale", "--pwfile", f"{top}/password",
-           "--auth-host", "scram-sha-256", "--auth-local", "trust")
+        sh(*user, f"{tools}/initdb", "-D", f"{top}/data", "-U", "director", "-E", "UTF8", "--no-locale", "--pwfile",
+           f"{top}/password", "--auth-host", "scram-sha-256", "--auth-local", "trust")
         with open(f"{top}/data/pg_hba.conf", "a", encoding="utf-8") as f:
             f.write("hostssl all director 10.89.0.0/24 scram-sha-256\n")
-        self.start(*user, f"{tools}/postgres", "-D", f"{top}/data", "-c", f"listen_addresses={HOST}", "-c", f"unix_socket_directories={top}",
-                   "-c", "ssl=on", "-c", f"ssl_cert_file={top}/server.crt", "-c", f"ssl_key_file={top}/server.key")
+        self.start(*user, f"{tools}/postgres", "-D", f"{top}/data", "-c", f"listen_addresses={HOST}", "-c",
+                   f"unix_socket_directories={top}", "-c", "ssl=on", "-c", f"ssl_cert_file={top}/server.crt", "-c",
+                   f"ssl_key_file={top}/server.key")
         wait("PostgreSQL", lambda: sh(f"{tools}/pg_isready", "-h", HOST, check=False).returncode == 0)
         sh(*user, f"{tools}/createdb", "-h", top, "-U", "director", "director")
         self.ask = (*user, f"{tools}/psql", "-h", top, "-U", "director", "-d", "director", "-Atc")
@@ -145,20 +151,23 @@ class Services:
         top = f"{self.top}/nfs"
         os.makedirs(top)
         with open(f"{top}/ganesha.conf", "w", encoding="utf-8") as f:
-            f.write(f"""NFS_Core_Param {{ Protocols = 4; Bind_addr = {HOST}; Enable_NLM = false; Enable_RQUOTA = false; Enable_UDP = false; }}
+            f.write(f"""NFS_Core_Param {{ Protocols = 4; Bind_addr = {HOST}; Enable_NLM = false;
+                  Enable_RQUOTA = false; Enable_UDP = false; }}
 NFSV4 {{ Grace_Period = 5; Lease_Lifetime = 10; RecoveryBackend = fs; }}
-EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type = RW; Squash = Root_Squash; SecType = sys;
+EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type = RW;
+         Squash = Root_Squash; SecType = sys;
   Protocols = 4; Transports = TCP; FSAL {{ Name = VFS; }} }}
 """)
         os.makedirs("/var/lib/nfs/ganesha", exist_ok=True)
-        self.start("setpriv", "--pdeathsig", "KILL", "ganesha.nfsd", "-F", "-f", f"{top}/ganesha.conf", "-L", f"{top}/log", "-p",
-                   f"{top}/pid")
+        self.start("setpriv", "--pdeathsig", "KILL", "ganesha.nfsd", "-F", "-f", f"{top}/ganesha.conf", "-L",
+                   f"{top}/log", "-p", f"{top}/pid")
         wait("the NFS", lambda: "NFS SERVER INITIALIZED" in open(f"{top}/log", encoding="utf-8").read()
              if os.path.exists(f"{top}/log") else False)
 
     def start(self, *args: str) -> None:
         """Start a program that stop ends."""
-        log = open(f"{self.top}/{len(self.running)}.service.log", "wb")  # pylint: disable=consider-using-with # it has it as long as it runs
+        # pylint: disable=consider-using-with # it has it as long as it runs
+        log = open(f"{self.top}/{len(self.running)}.service.log", "wb")
         self.running.append(subprocess.Popen(args, stdout=log, stderr=log))  # pylint: disable=consider-using-with
 
     def stop(self) -> None:
@@ -199,10 +208,13 @@ class Group:
     def join(self) -> None:
         """Make the first one a group, and have the others join it."""
         first = self.vms[0]
-        first.send(open(f"{self.services.top}/postgres/server.crt", "rb").read(), "sudo tee /data/etc/database-ca.crt >/dev/null")
-        first.send(b"secret of the database\n", "sudo install -o director -g director -m 0600 /dev/stdin /data/etc/database.password")
+        first.send(open(f"{self.services.top}/postgres/server.crt", "rb").read(),
+                   "sudo tee /data/etc/database-ca.crt >/dev/null")
+        first.send(b"secret of the database\n",
+                   "sudo install -o director -g director -m 0600 /dev/stdin /data/etc/database.password")
         first.send(json.dumps({
-            "database": f"postgres://director@{HOST}/director?sslmode=verify-full&sslrootcert=/data/etc/database-ca.crt",
+            "database": f"postgres://director@{HOST}/director?sslmode=verify-full"
+                        "&sslrootcert=/data/etc/database-ca.crt",
             "databasePasswordFile": "/data/etc/database.password", "simulate": True, "simulation": SIMULATION,
             "trustedKeys": [trusted_key()],
         }).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
@@ -220,7 +232,8 @@ class Group:
                 said += line
             code = said.strip().splitlines()[-1].strip()
             wrong = self.vms[1].on(f"echo AAAA-{code[5:]} | sudo director setup join {first.address}")
-            check("a wrong code is refused", wrong.returncode != 0 and "compare the code" in wrong.stderr, wrong.stdout + wrong.stderr)
+            check("a wrong code is refused", wrong.returncode != 0 and "compare the code" in wrong.stderr,
+                  wrong.stdout + wrong.stderr)
             for vm in self.vms[1:]:
                 done = vm.on(f"echo {code} | sudo director setup join {first.address}")
                 check(f"{vm.name} joins", done.returncode == 0, done.stdout + done.stderr)
@@ -256,7 +269,8 @@ class Group:
         """Start the creation of a cluster, and return its plan when a play runs."""
         plan = self.plan(name)
         wait(f"{name}: a play runs", lambda: any(
-            state == "running" and step.startswith(("prepare", "control_plane", "workers")) for step, state in self.states(plan).items()))
+            state == "running" and step.startswith(("prepare", "control_plane", "workers")) for step,
+            state in self.states(plan).items()))
         return plan
 
     def ends(self, plan: str, what: str, began: float) -> None:
@@ -270,14 +284,16 @@ class Group:
 
     def store(self) -> None:
         """Log in at the group's address, and store the documents."""
-        check("the API takes the password at the group's address", self.all.login(self.vms[0].authority()).returncode == 0)
+        check("the API takes the password at the group's address",
+              self.all.login(self.vms[0].authority()).returncode == 0)
         good("the documents are stored", ctl(self.all, "apply", "-f", self.services.models))
 
     def back_up(self) -> None:
         """Have the director backed up to the NFS."""
         done = ctl(self.all, "schedules", "run", "director-backup", "--wait")
         kept = [name for _, _, names in os.walk(f"{self.services.export}/backups/directors") for name in names]
-        check("the director is backed up to the NFS", done.returncode == 0 and any(name.endswith(".age") for name in kept),
+        check("the director is backed up to the NFS",
+              done.returncode == 0 and any(name.endswith(".age") for name in kept),
               done.stdout + done.stderr + str(kept))
 
     def end(self) -> None:
@@ -297,7 +313,8 @@ class Group:
         began = time.monotonic()
         wait("the address answers again", lambda: answers(ADDRESS))
         away = time.monotonic() - began
-        check(f"without {vm.name}, {had} the address, another director answers after {away:.1f} s", away <= 15, f"{away:.1f} s")
+        check(f"without {vm.name}, {had} the address, another director answers after {away:.1f} s", away <= 15,
+              f"{away:.1f} s")
         self.ends(plan, "the plan ends without it", began)
         vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
         wait(f"{vm.name} is back", lambda: answers(vm.address))
@@ -308,7 +325,8 @@ def saved(g: Group, services: Services) -> None:
     """A backup of a cluster lies on the NFS: encrypted, with its manifest, and read back to its end."""
     made = ctl(g.all, "backup", "create", "lost-1", "--wait", "--yes")
     kept = [name for _, _, names in os.walk(f"{services.export}/backups/directors") for name in names]
-    check("a cluster is backed up to the NFS", made.returncode == 0 and any(name.endswith(".db.zst.age") for name in kept)
+    check("a cluster is backed up to the NFS",
+          made.returncode == 0 and any(name.endswith(".db.zst.age") for name in kept)
           and any(name.endswith(".json") for name in kept), made.stdout + made.stderr + str(kept))
     listed = ctl(g.all, "backup", "list", "-o", "json")
     items = json.loads(listed.stdout)["items"] if listed.returncode == 0 else []
@@ -356,7 +374,8 @@ def upgrade_in_place(g: Group, bundle: str, watch: Watch) -> None:
 
 
 def replace_roots(g: Group, image: str, watch: Watch) -> None:
-    """Replace the root disks one after another by those of a version that changes the database, each in the middle of a plan."""
+    """Replace the root disks one after another by those of a version that changes the database, each in the middle of a
+    plan."""
     for i, vm in enumerate(g.vms, 1):
         plan, began = g.amid(f"replaced-{i}"), time.monotonic()
         vm.forget()

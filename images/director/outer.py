@@ -1,4 +1,5 @@
-"""A director outside of the appliance that makes, upgrades and deletes the VM of one by plans, and is killed meanwhile."""
+"""A director outside of the appliance that makes, upgrades and deletes the VM of one by plans, and is killed
+meanwhile."""
 
 import json
 import os
@@ -45,7 +46,8 @@ class Outer:
         for name, text in {
             "password": PASSWORD + "\n",
             "director.yaml": json.dumps({
-                "stateDir": f"{TOP}/state", "listen": "127.0.0.1:8443", "registryListen": "127.0.0.1:5000", "address": "10.87.0.1",
+                "stateDir": f"{TOP}/state", "listen": "127.0.0.1:8443", "registryListen": "127.0.0.1:5000",
+                "address": "10.87.0.1",
                 "names": ["127.0.0.1"], "imageDirs": [os.path.dirname(IMAGE), TOP], "trustedKeys": [trusted_key()],
                 "adminPasswordFile": f"{TOP}/password",
             }),
@@ -62,8 +64,10 @@ class Outer:
         """Start it, and wait until it is ready."""
         with open(f"{TOP}/log", "ab") as log:
             self.program = subprocess.Popen(  # pylint: disable=consider-using-with # until it is killed
-                ["setpriv", "--pdeathsig", "KILL", f"{ROOT}/bin/director", "-config", f"{TOP}/director.yaml"], stdout=log, stderr=log)
-        wait("the outer director", lambda: sh("curl", "-fsk", "https://127.0.0.1:8443/readyz", check=False).returncode == 0)
+                ["setpriv", "--pdeathsig", "KILL", f"{ROOT}/bin/director", "-config", f"{TOP}/director.yaml"],
+                stdout=log, stderr=log)
+        wait("the outer director", lambda: sh("curl", "-fsk", "https://127.0.0.1:8443/readyz",
+                                              check=False).returncode == 0)
 
     def stop(self, how: int) -> None:
         """End it by a signal."""
@@ -86,7 +90,8 @@ class Outer:
 
 
 def outer() -> None:
-    """Make the VM of a director and upgrade it both ways, over a kill -9 each; log in there; delete it, and keep its data."""
+    """Make the VM of a director and upgrade it both ways, over a kill -9 each; log in there; delete it, and keep its
+    data."""
     o = Outer()
     try:
         makes(o)
@@ -100,7 +105,8 @@ def outer() -> None:
 def makes(o: Outer) -> None:
     """Make it, and look whether it is what was asked for."""
     ca = f"{TOP}/state/tls/ca.crt"
-    sh("env", f"DIRECTOR_CONFIG={WORK}/outer.yaml", f"{ROOT}/bin/directorctl", "login", "--server", "https://127.0.0.1:8443", "--ca-file", ca,
+    sh("env", f"DIRECTOR_CONFIG={WORK}/outer.yaml", f"{ROOT}/bin/directorctl", "login", "--server",
+       "https://127.0.0.1:8443", "--ca-file", ca,
        "--user", "admin", "--password-file", f"{TOP}/password")
     good("the first password is sealed", ctl(
         o.vm, "provider", "credentials", "set", "inner-admin", "--user", "admin", "--password-file", f"{TOP}/password"))
@@ -138,7 +144,8 @@ def begins(o: Outer, image: str, kind: str) -> None:
         f.write(models(image, unsigned="it is made in this test"))
     good("another image is asked for", ctl(o.vm, "apply", "-f", f"{TOP}/models.yaml"))
     good("the list says that the VM is of another one", ctl(o.vm, "director", "list"), "outdated")
-    good("the upgrade is started", ctl(o.vm, "director", "upgrade", "inner", "--yes"), "Upgrade director inner to image")
+    good("the upgrade is started", ctl(o.vm, "director", "upgrade", "inner", "--yes"),
+         "Upgrade director inner to image")
     wait(f"a step {kind} runs", lambda: o.running(kind))
     o.stop(signal.SIGKILL)
     o.start()

@@ -13,7 +13,8 @@ from cluster import cluster, restore
 from consul import Consul
 from group import group, group_roots, group_upgrade
 from outer import outer
-from vms import DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait
+from vms import (
+    DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait)
 
 
 def upgrade() -> None:
@@ -36,11 +37,12 @@ def upgrade() -> None:
     with open(f"{WORK}/small", "wb") as f:
         f.write(b"no root" * 1000)
     sh(f"{ROOT}/bin/directorctl", "key", "generate", f"{WORK}/other.key", "--no-password")
-    changed("a downgrade is refused", bundles.make("older", older=True, root=f"{WORK}/small"), False, "downgrade", "upgrade")
+    changed("a downgrade is refused", bundles.make("older", older=True, root=f"{WORK}/small"), False, "downgrade",
+            "upgrade")
     changed("another key is refused", bundles.make("foreign", key=f"{WORK}/other.key", root=f"{WORK}/small"), False,
             "not trusted", "upgrade")
-    changed("an archive that was cut off is refused", cut(bundles.make("cut", root=f"{WORK}/small")), False, "cannot be read",
-            "upgrade")
+    changed("an archive that was cut off is refused", cut(bundles.make("cut", root=f"{WORK}/small")), False,
+            "cannot be read", "upgrade")
     model = f"{WORK}/kept.yaml"
     with open(model, "w", encoding="utf-8") as f:
         f.write("apiVersion: kaas/v1\nkind: Schedule\nmetadata: {name: kept}\n"
@@ -49,15 +51,17 @@ def upgrade() -> None:
     units = "/usr/local/lib/systemd/system"
     changed("a root that does not start is given up", bundles.make("dead", root=f"{WORK}/small"), False,
             "said nothing of it", "upgrade", "--within", "3m")
-    changed("a root without a director is given up", bundles.make("broken", commands=(f"rm {units}/director.service",)), False,
-            "did not become healthy", "upgrade", "--within", "3m")
+    changed("a root without a director is given up", bundles.make("broken", commands=(f"rm {units}/director.service",)),
+            False, "did not become healthy", "upgrade", "--within", "3m")
     vm.forget()
     vm.wait_ssh()
     now = state()
     check("the former root runs again, from its partition", now["running"]["version"] == bundles.version and
-          now["running"]["slot"] == "a" and vm.on("grep -c director.slot=a /proc/cmdline").stdout.strip() == "1", str(now))
+          now["running"]["slot"] == "a" and vm.on("grep -c director.slot=a /proc/cmdline").stdout.strip() == "1",
+          str(now))
     check("with its documents", "kept" in ctl(vm, "get", "schedules").stdout)
-    changed("a good root is kept", bundles.make("next"), True, "The director is version next (root b)", "upgrade", "--within", "40m")
+    changed("a good root is kept", bundles.make("next"), True, "The director is version next (root b)", "upgrade",
+            "--within", "40m")
     vm.forget()
     vm.wait_ssh()
     now = state()
@@ -67,11 +71,12 @@ def upgrade() -> None:
     check("it takes changes", ctl(vm, "delete", "schedule", "kept", "--yes").returncode == 0)
     check("no unit failed", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0,
           vm.on("systemctl --failed --no-legend --plain").stdout)
-    changed("a rollback starts the former root", "", True, f"The director is version {bundles.version} (root a)", "rollback",
-            "--within", "40m")
+    changed("a rollback starts the former root", "", True, f"The director is version {bundles.version} (root a)",
+            "rollback", "--within", "40m")
     now = state()
     check("the next version is kept then", now["kept"]["version"] == "next", str(now))
-    check("changes of meanwhile stay, because the database is the same", "kept" not in ctl(vm, "get", "schedules").stdout)
+    check("changes of meanwhile stay, because the database is the same",
+          "kept" not in ctl(vm, "get", "schedules").stdout)
     another_schema(vm, bundles, changed, data)
     vm.forget()
     vm.destroy()
@@ -88,12 +93,13 @@ def schedule(vm: VM, name: str) -> None:
 def another_schema(vm: VM, bundles: Bundles, changed, data: str) -> None:
     """Upgrade to a root that changes the database; an older image in front of that; and back, by what was saved."""
     def schemas() -> str:
-        return vm.on("sudo python3 -c \"import sqlite3; print(sqlite3.connect('file:/data/director/director.db?mode=ro', uri=True)"
+        return vm.on("sudo python3 -c \"import sqlite3; "
+                     "print(sqlite3.connect('file:/data/director/director.db?mode=ro', uri=True)"
                      ".execute('SELECT max(version) FROM schema_migrations').fetchone()[0])\"").stdout.strip()
 
     schedule(vm, "before")
-    changed("a root that changes the database is kept", bundles.next_schema("schema"), True, "The director is version schema (root b)",
-            "upgrade", "--within", "40m")
+    changed("a root that changes the database is kept", bundles.next_schema("schema"), True,
+            "The director is version schema (root b)", "upgrade", "--within", "40m")
     vm.forget()
     vm.wait_ssh()
     check("the database has the next schema", schemas() == "9999_next", schemas())
@@ -107,7 +113,8 @@ def another_schema(vm: VM, bundles: Bundles, changed, data: str) -> None:
     vm.start(vm.disk("root"), data)
     vm.wait_ssh()
     wait("the image of before refuses the database", lambda: vm.on(
-        "sudo journalctl -b -u director | grep -q 'which this director does not know: it was used by a newer one'").returncode == 0)
+        "sudo journalctl -b -u director | grep -q 'which this director does not know: it was used by a newer "
+        "one'").returncode == 0)
     check("and changes nothing in it", schemas() == "9999_next", schemas())
     vm.forget()
     vm.destroy()
@@ -116,8 +123,8 @@ def another_schema(vm: VM, bundles: Bundles, changed, data: str) -> None:
     vm.page()
     vm.wait_ssh()
     check("its own root disk goes on with it", "after" in ctl(vm, "get", "schedules").stdout)
-    changed("a rollback restores what was saved", "", True, f"The director is version {bundles.version} (root a)", "rollback",
-            "--lose-changes", "--within", "40m")
+    changed("a rollback restores what was saved", "", True, f"The director is version {bundles.version} (root a)",
+            "rollback", "--lose-changes", "--within", "40m")
     vm.forget()
     vm.wait_ssh()
     check("the database has the schema of before", schemas().startswith(bundles.schema), schemas())
@@ -156,8 +163,9 @@ def look(vm: VM) -> None:
     on("libvirt's library loads", "python3 -c 'import ctypes; ctypes.CDLL(\"libvirt.so.0\")'")
     on("the chrony unit runs", "systemctl is-active chrony")
     on("the password is in no file", "! sudo grep -r 'correct[ ]horse' /data /etc /run/director-root/upper")
-    done = sh("ssh", "-n", "-F", "none", "-o", "PreferredAuthentications=password,keyboard-interactive", "-o", "BatchMode=yes", "-o",
-              "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null", f"admin@{vm.address}", "true", check=False)
+    done = sh("ssh", "-n", "-F", "none", "-o", "PreferredAuthentications=password,keyboard-interactive", "-o",
+              "BatchMode=yes", "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+              f"admin@{vm.address}", "true", check=False)
     check("SSH takes no password", done.returncode != 0 and "(publickey)" in done.stderr, done.stderr)
     for port in (9100, 53):
         with socket.socket() as s:
@@ -188,12 +196,15 @@ def nocloud_boot() -> tuple:
     vm.wait_ssh()
     ca = vm.authority()
     done = vm.login(ca)
-    check("the API takes the password of the seed", done.returncode == 0 and "admin" in done.stdout, done.stdout + done.stderr)
-    check("the host name is the seed's", vm.on("hostname").stdout.strip() == "director-1.example.org", vm.on("hostname").stdout)
+    check("the API takes the password of the seed", done.returncode == 0 and "admin" in done.stdout,
+          done.stdout + done.stderr)
+    check("the host name is the seed's", vm.on("hostname").stdout.strip() == "director-1.example.org",
+          vm.on("hostname").stdout)
     look(vm)
     print(vm.on("systemd-analyze; systemd-analyze blame | head -n 12; free -m; df -h / /data").stdout)
     done = vm.on("sudo director setup check 10.89.0.1:1")
-    check("setup check names what does not answer", done.returncode == 69 and "FAILED  hypervisor 10.89.0.1:1" in done.stdout and
+    check("setup check names what does not answer",
+          done.returncode == 69 and "FAILED  hypervisor 10.89.0.1:1" in done.stdout and
           "next:" in done.stdout, done.stdout + done.stderr)
     return vm, root, data, ca
 
@@ -203,15 +214,18 @@ def boot() -> None:
     vm, _, data, _ = nocloud_boot()
     vm.forget()
     vm.stop()
-    check("it shuts down, and the data disk is whole", sh("qemu-img", "check", "-q", data, check=False).returncode == 0)
+    check("it shuts down, and the data disk is whole",
+          sh("qemu-img", "check", "-q", data, check=False).returncode == 0)
 
 
 def nocloud() -> None:
     """First boot by a NoCloud seed; a restart; a new root disk, now with UEFI, in front of the same data disk."""
     vm, root, data, ca = nocloud_boot()
-    before = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'", check=True).stdout
+    before = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'",
+                   check=True).stdout
     applied = vm.on("sudo director setup apply && sudo sh -c 'cd /data; sha256sum setup/setup.json'")
-    check("setup apply runs again", applied.returncode == 0 and applied.stdout.strip() in before, applied.stdout + applied.stderr)
+    check("setup apply runs again", applied.returncode == 0 and applied.stdout.strip() in before,
+          applied.stdout + applied.stderr)
     consul = Consul()
     consul.begins(vm)
     booted = vm.on("cat /proc/sys/kernel/random/boot_id", check=True).stdout
@@ -231,11 +245,13 @@ def nocloud() -> None:
     vm.uefi = True
     vm.start(vm.disk("root"), data)
     vm.page()
-    check(f"a new root disk, with UEFI and without a seed: the log-in page after {time.monotonic() - vm.began:.0f} s", True)
+    check(f"a new root disk, with UEFI and without a seed: the log-in page after {time.monotonic() - vm.began:.0f} s",
+          True)
     vm.wait_ssh()  # with the host key of before: it is in known_hosts
     done = vm.login(ca)
     check("the former authority and password are good", done.returncode == 0, done.stdout + done.stderr)
-    after = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'", check=True).stdout
+    after = vm.on("sudo sh -c 'cd /data; sha256sum setup/setup.json director/tls/ca.crt ssh/*.pub machine-id'",
+                  check=True).stdout
     check("setup, authority, host key and machine id are the same", after == before, before + after)
     boots = vm.on("sudo journalctl --list-boots | grep -c '^ *-*[0-9]'").stdout.strip()
     check("the journal has all three boots", boots == "3", boots)
@@ -257,14 +273,17 @@ def ovf() -> None:
     vm = VM("ovf", "10.89.0.11", "52:54:00:89:00:11", uefi=True)
     key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
     values = {"hostname": "director-2", "admin_password": PASSWORD, "ssh_keys": key, "address": "", "ntp": "10.89.0.1"}
-    listed = "".join(f"<Property oe:key={quoteattr('director.' + k)} oe:value={quoteattr(v)}/>" for k, v in values.items())
+    listed = "".join(f"<Property oe:key={quoteattr('director.' + k)} oe:value={quoteattr(v)}/>" for k,
+                     v in values.items())
     cdrom = seed("ovf-seed", "OVF ENV", {"ovf-env.xml": (
         '<?xml version="1.0" encoding="UTF-8"?>\n<Environment xmlns="http://schemas.dmtf.org/ovf/environment/1" '
-        f'xmlns:oe="http://schemas.dmtf.org/ovf/environment/1" oe:id=""><PropertySection>{listed}</PropertySection></Environment>\n'
+        f'xmlns:oe="http://schemas.dmtf.org/ovf/environment/1" '
+        f'oe:id=""><PropertySection>{listed}</PropertySection></Environment>\n'
     )})
     vm.start(vm.disk("root"), vm.disk("data", "20G"), cdrom=cdrom)
     vm.page()
-    check(f"first boot by a CD with an OVF environment, UEFI and DHCP: the log-in page after {time.monotonic() - vm.began:.0f} s", True)
+    check(f"first boot by a CD with an OVF environment, UEFI and DHCP: the log-in page after "
+          f"{time.monotonic() - vm.began:.0f} s", True)
     vm.wait_ssh()
     done = vm.login(vm.authority())
     check("the API takes the password of the properties", done.returncode == 0, done.stdout + done.stderr)
@@ -290,7 +309,8 @@ def form() -> None:
     vm.console.sendall(b"\r")
     key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
     for prompt, line in [
-        ("Host name: ", "-wrong-"), ("Address: ", vm.address + "/24"), ("Gateway: ", "10.89.0.1"), ("DNS servers: ", "10.89.0.1"),
+        ("Host name: ", "-wrong-"), ("Address: ", vm.address + "/24"), ("Gateway: ", "10.89.0.1"),
+        ("DNS servers: ", "10.89.0.1"),
         ("DNS search domains: ", ""), ("NTP servers: ", "10.89.0.1"), ("Password of admin: ", "short"),
         ("Password of admin, again: ", "short"), ("SSH public keys: ", key),
         ("hostname: \"-wrong-\" is no host name", ""),  # and Enter keeps what is wrong
@@ -304,11 +324,13 @@ def form() -> None:
     vm.expect("The director is set up.")
     check("the form on the serial console names what is wrong, and takes what is right", True)
     vm.page()
-    check(f"the log-in page {time.monotonic() - began:.0f} s after the form, {time.monotonic() - vm.began:.0f} s after power-on", True)
+    check(f"the log-in page {time.monotonic() - began:.0f} s after the form, {time.monotonic() - vm.began:.0f} s after "
+          f"power-on", True)
     vm.wait_ssh()
     done = vm.login(vm.authority())
     check("the API takes the password of the form", done.returncode == 0, done.stdout + done.stderr)
-    check("the password was not shown", PASSWORD not in open(vm.serial + ".log", encoding="utf-8", errors="replace").read())
+    check("the password was not shown", PASSWORD not in open(vm.serial + ".log", encoding="utf-8",
+                                                             errors="replace").read())
     vm.answer("login: ", "admin")
     vm.answer("Password: ", PASSWORD)
     vm.expect("admin@director-3")

@@ -48,7 +48,8 @@ def processors() -> tuple:
     """Return the type of a guest, and processors and clocks as the director's own back end writes them."""
     kind = "kvm" if open(os.environ["LAB_DIR"] + "/accel", encoding="utf-8").read().strip() == "kvm" else "qemu"
     golden = open(f"{ROOT}/plugins/libvirt/testdata/{kind}.xml", encoding="utf-8").read()
-    parts = [re.search(rf" *<{tag}[ >].*?</{tag}>", golden, re.S).group(0) for tag in ("vcpu", "features", "cpu", "clock")]
+    parts = [re.search(rf" *<{tag}[ >].*?</{tag}>", golden, re.S).group(0)
+             for tag in ("vcpu", "features", "cpu", "clock")]
     return kind, "\n".join(parts)
 
 
@@ -74,7 +75,8 @@ class VM:
         disks = [(root, "qcow2", "vda"), (data, "qcow2", "vdb"), (seed, "raw", "vdc")]
         devices = "".join(
             f"<disk type='file' device='disk'><driver name='qemu' type='{form}' cache='unsafe'/><source file='{path}'/>"
-            f"<target dev='{dev}' bus='virtio'/>{'<boot order=' + chr(39) + '1' + chr(39) + '/>' if dev == 'vda' else ''}"
+            f"<target dev='{dev}' bus='virtio'/>"
+            f"{'<boot order=' + chr(39) + '1' + chr(39) + '/>' if dev == 'vda' else ''}"
             f"{'<readonly/>' if form == 'raw' else ''}</disk>"
             for path, form, dev in disks if path
         )
@@ -86,7 +88,8 @@ class VM:
             variables = f"{WORK}/{self.name}.vars"
             if not os.path.exists(variables):
                 shutil.copy("/usr/share/OVMF/OVMF_VARS.fd", variables)
-            firmware = (f"<loader readonly='yes' type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>{variables}</nvram>")
+            firmware = (f"<loader readonly='yes' "
+                        f"type='pflash'>/usr/share/OVMF/OVMF_CODE.fd</loader><nvram>{variables}</nvram>")
         with open(f"{WORK}/{self.name}.xml", "w", encoding="utf-8") as f:
             f.write(f"""<domain type='{kind}'><name>{self.name}</name><memory unit='MiB'>{self.memory}</memory>
 <os><type arch='x86_64' machine='q35'>hvm</type>{firmware}</os>
@@ -95,7 +98,9 @@ class VM:
   <controller type='pci' model='pcie-root'/>
   {"<controller type='pci' model='pcie-root-port'/>" * 8}
   <interface type='network'><mac address='{self.mac}'/><source network='appliance'/><model type='virtio'/></interface>
-  <serial type='unix'><source mode='bind' path='{self.serial}'/><log file='{self.serial}.log' append='on'/><target port='0'/></serial>
+  <serial type='unix'>
+    <source mode='bind' path='{self.serial}'/><log file='{self.serial}.log' append='on'/><target port='0'/>
+  </serial>
   <channel type='unix'><target type='virtio' name='org.qemu.guest_agent.0'/></channel>
   <rng model='virtio'><backend model='random'>/dev/urandom</backend></rng>
 </devices></domain>
@@ -122,7 +127,8 @@ class VM:
         end = time.monotonic() + LIMIT
         while text not in self.seen:
             if time.monotonic() > end:
-                raise AssertionError(f"{self.name}: the console does not show {text!r}; its end is:\n{self.seen[-2000:]}")
+                raise AssertionError(f"{self.name}: the console does not show {text!r}; its end "
+                                     f"is:\n{self.seen[-2000:]}")
             self.console.settimeout(max(0.1, end - time.monotonic()))
             try:
                 self.seen += self.console.recv(65536).decode(errors="replace")
@@ -154,8 +160,9 @@ class VM:
         """Return how a command is run over SSH, as admin."""
         return [
             "ssh", "-n", "-F", "none", "-i", f"{WORK}/id", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20", "-o",
-            "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={WORK}/{self.name}.known", "-o", "ControlMaster=auto",
-            "-o", f"ControlPath={WORK}/{self.name}.ssh", "-o", "ControlPersist=300", f"admin@{self.address}", command,
+            "StrictHostKeyChecking=accept-new", "-o", f"UserKnownHostsFile={WORK}/{self.name}.known", "-o",
+            "ControlMaster=auto", "-o", f"ControlPath={WORK}/{self.name}.ssh", "-o", "ControlPersist=300",
+            f"admin@{self.address}", command,
         ]
 
     def on(self, command: str, check: bool = False) -> subprocess.CompletedProcess:
@@ -170,21 +177,23 @@ class VM:
     def send(self, data: bytes, command: str) -> None:
         """Run a command on the VM that reads the data."""
         self.on("true", check=True)  # the shared connection is there
-        done = subprocess.run(["ssh", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}", command],
+        done = subprocess.run(["ssh", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh",
+                               f"admin@{self.address}", command],
                               input=data, capture_output=True, check=False)
         if done.returncode:
             raise AssertionError(f"{command}: {done.stdout}{done.stderr}")
 
     def get(self, path: str, file: str) -> None:
         """Copy a file of the VM that only root may read."""
-        done = subprocess.run(["ssh", "-n", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}",
-                               f"sudo cat {path}"], capture_output=True, check=True)
+        done = subprocess.run(["ssh", "-n", "-F", "none", "-o", f"ControlPath={WORK}/{self.name}.ssh",
+                               f"admin@{self.address}", f"sudo cat {path}"], capture_output=True, check=True)
         with open(file, "wb") as f:
             f.write(done.stdout)
 
     def forget(self) -> None:
         """End the shared connection."""
-        sh("ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}", check=False)
+        sh("ssh", "-F", "none", "-O", "exit", "-o", f"ControlPath={WORK}/{self.name}.ssh", f"admin@{self.address}",
+           check=False)
 
     def wait_ssh(self) -> None:
         """Wait until a command runs over SSH."""
@@ -193,8 +202,8 @@ class VM:
     def login(self, ca: str) -> subprocess.CompletedProcess:
         """Log in through the API with the password of the first boot, as a person does."""
         ctl = ["env", f"DIRECTOR_CONFIG={WORK}/{self.name}.yaml", f"{ROOT}/bin/directorctl"]
-        done = sh(*ctl, "login", "--server", f"https://{self.address}", "--ca-file", ca, "--user", "admin", "--password-file", "-",
-                  check=False, text=PASSWORD + "\n")
+        done = sh(*ctl, "login", "--server", f"https://{self.address}", "--ca-file", ca, "--user", "admin",
+                  "--password-file", "-", check=False, text=PASSWORD + "\n")
         return done if done.returncode else sh(*ctl, "whoami", check=False)
 
     def authority(self) -> str:
@@ -265,7 +274,8 @@ class Bundles:
         self.root = f"{self.dir}/root.ext4"
         sh("zstd", "-q", "-d", os.path.dirname(IMAGE) + "/root.ext4.zst", "-o", self.root)
 
-    def make(self, version: str, older: bool = False, commands: tuple = (), key: str = "", root: str = "", schema: str = "") -> str:
+    def make(self, version: str, older: bool = False, commands: tuple = (), key: str = "", root: str = "",
+             schema: str = "") -> str:
         """Make a signed upgrade to the version, whose root debugfs has changed by the commands."""
         schema = schema or self.schema
         out = f"{self.dir}/{version}"
@@ -287,8 +297,9 @@ class Bundles:
     def next_schema(self, version: str) -> str:
         """Make a signed upgrade to a version whose director knows one more version of the database."""
         program = f"{self.dir}/director"
-        sh("env", "GOFLAGS=-tags=libvirt_dlopen,nextschema", shutil.which("go") or "/usr/local/go/bin/go", "-C", ROOT, "build", "-trimpath",
-           "-buildvcs=false", "-ldflags", f"-s -w -X main.version={version}", "-o", program, "./cmd/director")
+        sh("env", "GOFLAGS=-tags=libvirt_dlopen,nextschema", shutil.which("go") or "/usr/local/go/bin/go", "-C", ROOT,
+           "build", "-trimpath", "-buildvcs=false", "-ldflags", f"-s -w -X main.version={version}", "-o", program,
+           "./cmd/director")
         schema = sh(program, "setup", "schema").stdout.strip()
         installed = "/usr/local/bin/director"
         return self.make(version, schema=schema, commands=(
@@ -300,7 +311,8 @@ class Bundles:
         sh("qemu-img", "convert", "-O", "raw", IMAGE, disk)
         table = json.loads(sh("sfdisk", "--json", disk).stdout)["partitiontable"]["partitions"]
         start = next(p["start"] for p in table if p.get("name") == "root-a")
-        sh("dd", f"if={self.dir}/{version}/root.ext4", f"of={disk}", "bs=512", f"seek={start}", "conv=notrunc", "status=none")
+        sh("dd", f"if={self.dir}/{version}/root.ext4", f"of={disk}", "bs=512", f"seek={start}", "conv=notrunc",
+           "status=none")
         sh("qemu-img", "convert", "-f", "raw", "-O", "qcow2", disk, out)
         os.remove(disk)
         return out

@@ -204,7 +204,8 @@ class CallbackModule(CallbackBase):
             message = said or message
         self._text(fields, 'msg', message)
         self._text(fields, 'stdout', data.get('stdout') or data.get('module_stdout'), tail=True)
-        self._text(fields, 'stderr', data.get('stderr') or data.get('module_stderr') or data.get('exception'), tail=True)
+        self._text(fields, 'stderr', data.get('stderr') or data.get('module_stderr') or data.get('exception'),
+                   tail=True)
         if status in ('failed', 'unreachable') or fields.get('changed'):
             command = data.get('cmd')
             if isinstance(command, (list, tuple)):

@@ -88,10 +88,12 @@ from ansible.module_utils.kaas import Failure, Kubectl, cluster_args, no_cluster
 
 def there(kubectl, objects, selected):
     """Return kind, namespace and name of the objects that exist."""
-    found = [(want["kind"], want["namespace"], want["name"]) for want in objects if kubectl.find(want["kind"], want["name"], want["namespace"])]
+    found = [(want["kind"], want["namespace"], want["name"]) for want in objects
+             if kubectl.find(want["kind"], want["name"], want["namespace"])]
     for want in selected:
         if not want["labels"] and not want["name"]:
-            raise Failure("an entry of selected names neither labels nor a name: it would delete everything of the kind")
+            raise Failure("an entry of selected names neither labels nor a name: it would delete everything of the "
+                          "kind")
         which = ["-l", want["labels"]] if want["labels"] else []
         which += ["--field-selector", "metadata.name=" + want["name"]] if want["name"] else []
         for item in kubectl.get(want["kind"], "--all-namespaces", *which)["items"]:
@@ -107,8 +109,10 @@ def delete(kubectl, kind, namespace, name):
 
 def main():
     """Run the module."""
-    one = {"kind": {"type": "str", "required": True}, "name": {"type": "str", "required": True}, "namespace": {"type": "str", "default": ""}}
-    some = {"kind": {"type": "str", "required": True}, "labels": {"type": "str", "default": ""}, "name": {"type": "str", "default": ""}}
+    one = {"kind": {"type": "str", "required": True}, "name": {"type": "str", "required": True},
+           "namespace": {"type": "str", "default": ""}}
+    some = {"kind": {"type": "str", "required": True}, "labels": {"type": "str", "default": ""},
+            "name": {"type": "str", "default": ""}}
     module = AnsibleModule(
         argument_spec=dict(cluster_args(300), **{
             "objects": {"type": "list", "elements": "dict", "default": [], "options": one},

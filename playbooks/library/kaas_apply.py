@@ -7,10 +7,11 @@ DOCUMENTATION = r"""
 module: kaas_apply
 short_description: Applies manifests with kubectl on a master and says what changed
 description:
-  - Runs C(kubectl apply) with the manifests on stdin when C(kubectl diff) finds that the server would create or change something.
-  - When O(digest_name) is set, a config map of that name keeps the SHA-256 of what was applied last. As long as it is the same and
-    all objects of O(present) exist, nothing is sent, which saves a slow master most of the work. Otherwise everything is applied, and
-    what C(kubectl apply) calls created or configured counts as changed.
+  - Runs C(kubectl apply) with the manifests on stdin when C(kubectl diff) finds that the server would create or change
+    something.
+  - When O(digest_name) is set, a config map of that name keeps the SHA-256 of what was applied last. As long as it is
+    the same and all objects of O(present) exist, nothing is sent, which saves a slow master most of the work. Otherwise
+    everything is applied, and what C(kubectl apply) calls created or configured counts as changed.
   - While the API server cannot be reached the call is repeated until O(timeout).
 options:
   manifest:
@@ -86,11 +87,12 @@ def applied(kubectl, manifest):
 def differing(kubectl, manifest):
     """Return the objects that applying the manifest would create or change.
 
-    kubectl apply cannot say it: it calls an object configured when the patch that it sends is not empty, and that of a disruption budget
-    never is, since its selector is always replaced.
+    kubectl apply cannot say it: it calls an object configured when the patch that it sends is not empty, and that of a
+    disruption budget never is, since its selector is always replaced.
     """
     try:
-        out = kubectl.do("diff", "-f", "-", stdin=manifest, what="kubectl diff", fine=(0, 1), env={"KUBECTL_EXTERNAL_DIFF": "diff -N -q"})
+        out = kubectl.do("diff", "-f", "-", stdin=manifest, what="kubectl diff", fine=(0, 1),
+                         env={"KUBECTL_EXTERNAL_DIFF": "diff -N -q"})
     except Failure as err:
         return new_namespace(kubectl, manifest, err)
     lines = [line.split() for line in out.splitlines()]
@@ -98,13 +100,15 @@ def differing(kubectl, manifest):
 
 
 def new_namespace(kubectl, manifest, err):
-    """Return the namespace that kubectl diff did not find if the manifest makes it, with what it is to hold; else raise the failure.
+    """Return the namespace that kubectl diff did not find if the manifest makes it, with what it is to hold; else raise
+    the failure.
 
     The server cannot say what an object in a namespace that does not exist would become.
     """
     missing = re.search(r'namespaces "([^"]+)" not found', err.result().get("stderr", ""))
     if missing:
-        made = kubectl.do("create", "--dry-run=client", "--validate=false", "-o", "name", "-f", "-", stdin=manifest, what="kubectl create")
+        made = kubectl.do("create", "--dry-run=client", "--validate=false", "-o", "name", "-f", "-", stdin=manifest,
+                          what="kubectl create")
         if "namespace/" + missing.group(1) in made.split():
             return made.split()
     raise err
@@ -118,7 +122,8 @@ def digest_object(name, digest):
 
 def same(kubectl, args, digest):
     """Say whether what was applied last is the same and still there."""
-    rc, out, _ = kubectl.call("-n", NAMESPACE, "get", "configmap/" + args["digest_name"], "-o", "jsonpath={.data.sha256}")
+    rc, out, _ = kubectl.call("-n", NAMESPACE, "get", "configmap/" + args["digest_name"], "-o",
+                              "jsonpath={.data.sha256}")
     if rc != 0 or out.strip() != digest:
         return False
     if not args["present"]:

@@ -7,13 +7,14 @@ DOCUMENTATION = r"""
 module: kaas_authorities
 short_description: Changes the certificate authorities that a node trusts and signs with
 description:
-  - C(write) writes the authorities of a node, each a bundle whose first certificate signs, and what kubeconfigs trust. It refuses to take an
-    authority away that signed a certificate in use on the node. It restarts nothing.
+  - C(write) writes the authorities of a node, each a bundle whose first certificate signs, and what kubeconfigs trust.
+    It refuses to take an authority away that signed a certificate in use on the node. It restarts nothing.
   - C(kubelet) restarts the kubelet if it started before what it trusts was written.
-  - C(publish) writes the cluster's authorities into C(cluster-info), waits until every namespace has them in C(kube-root-ca.crt), and replaces the
-    pods of kube-system, one by one, that started before the nodes had them. Pods on nodes that are not ready stay as they are.
-  - C(unused) fails while a certificate of a former authority is in use. It looks at the certificates of the node, and on a master at who came
-    to its API server. It changes nothing.
+  - C(publish) writes the cluster's authorities into C(cluster-info), waits until every namespace has them in
+    C(kube-root-ca.crt), and replaces the pods of kube-system, one by one, that started before the nodes had them. Pods
+    on nodes that are not ready stay as they are.
+  - C(unused) fails while a certificate of a former authority is in use. It looks at the certificates of the node, and
+    on a master at who came to its API server. It changes nothing.
 options:
   action:
     description: What to do.
@@ -34,7 +35,8 @@ options:
     choices: [cluster, etcd, front-proxy]
     default: cluster
   since:
-    description: When the first master began to sign with another authority, in seconds since 1970, for C(unused); 0 looks at no audit log.
+    description: When the first master began to sign with another authority, in seconds since 1970, for C(unused); 0
+      looks at no audit log.
     type: int
     default: 0
   quiet:
@@ -116,9 +118,11 @@ CREDENTIAL = re.compile(r"X509SHA256=([0-9a-f]{64})")
 # The files of each authority, and the certificates that it signs: of the kubelet those under kubelet:.
 FILES = {"cluster": "pki/ca", "etcd": "pki/etcd/ca", "front-proxy": "pki/front-proxy-ca"}
 LEAVES = {
-    "cluster": ["pki/apiserver.crt", "pki/apiserver-kubelet-client.crt", "admin.conf", "super-admin.conf", "controller-manager.conf",
+    "cluster": ["pki/apiserver.crt", "pki/apiserver-kubelet-client.crt", "admin.conf", "super-admin.conf",
+                "controller-manager.conf",
                 "scheduler.conf", "kubelet:kubelet-client-current.pem", "kubelet:kubelet-server-current.pem"],
-    "etcd": ["pki/etcd/server.crt", "pki/etcd/peer.crt", "pki/etcd/healthcheck-client.crt", "pki/apiserver-etcd-client.crt"],
+    "etcd": ["pki/etcd/server.crt", "pki/etcd/peer.crt", "pki/etcd/healthcheck-client.crt",
+             "pki/apiserver-etcd-client.crt"],
     "front-proxy": ["pki/front-proxy-client.crt"],
 }
 # Clients that the director itself makes for minutes, with the authority that it has then.
@@ -166,7 +170,8 @@ class Authorities:
     def strangers(self, purpose, authorities):
         """Return the certificates in use on the node that none of the authorities signed."""
         found = [(name, pem_of(self.path(name))) for name in LEAVES[purpose]]
-        return [name for name, pem in found if pem and not signed_by(self.args["openssl"], "\n".join(authorities) + "\n", pem)]
+        return [name for name, pem in found if pem
+                and not signed_by(self.args["openssl"], "\n".join(authorities) + "\n", pem)]
 
     # actions
 
@@ -192,8 +197,10 @@ class Authorities:
         """Fail when a certificate that is in use would be refused."""
         lost = self.strangers(purpose, blocks(bundle))
         if lost:
-            raise Failure("these certificates of the node are of a %s authority that the director does not have: %s" % (purpose, some(lost)),
-                          "If the node was away while the authority was changed, have it join again: directorctl node rejoin. If the director was "
+            raise Failure("these certificates of the node are of a %s authority that the director does not have: %s"
+                          % (purpose, some(lost)),
+                          "If the node was away while the authority was changed, have it join again: directorctl node "
+                          "rejoin. If the director was "
                           "restored from a backup that is older than the authority, restore a newer one")
 
     def trusted(self, bundle, master):
@@ -203,12 +210,14 @@ class Authorities:
         data = base64.b64encode(bundle.encode("utf-8")).decode("ascii")
         for path in existing([self.path("*.conf"), self.path("kaas/discovery.conf")]):
             name = os.path.relpath(path, self.args["kubernetes_dir"])
-            self.put(name, TRUSTED.sub(lambda match: match.group(1) + data, text_of(path)), stat.S_IMODE(os.stat(path).st_mode))
+            self.put(name, TRUSTED.sub(lambda match: match.group(1) + data, text_of(path)),
+                     stat.S_IMODE(os.stat(path).st_mode))
 
     def kubelet(self):
         """Restart the kubelet when it started before what it trusts was written."""
         files = [path for path in (self.path("kubelet.conf"), self.path("pki/ca.crt")) if os.path.exists(path)]
-        rc, out, err = run([self.args["systemctl"], "show", "--property=ExecMainStartTimestamp", "--value", "--timestamp=unix", "kubelet"], timeout=60)
+        rc, out, err = run([self.args["systemctl"], "show", "--property=ExecMainStartTimestamp", "--value",
+                            "--timestamp=unix", "kubelet"], timeout=60)
         if rc != 0:
             raise Failure("the kubelet cannot be looked at: %s" % clean(err or out, 500))
         since = int(out.strip().lstrip("@") or 0) if out.strip().lstrip("@").isdigit() else 0
@@ -219,27 +228,32 @@ class Authorities:
             return
         rc, out, err = run([self.args["systemctl"], "restart", "kubelet"], timeout=self.args["timeout"])
         if rc != 0:
-            raise Failure("the kubelet does not restart: %s" % clean(err or out, 500), "Look at `journalctl -u kubelet` on the node")
+            raise Failure("the kubelet does not restart: %s" % clean(err or out, 500),
+                          "Look at `journalctl -u kubelet` on the node")
 
     def publish(self):
         """Give pods and nodes to come what the nodes trust."""
         bundle = text_of(self.path("pki/ca.crt"))
-        info = json.loads(self.server.answer("get", "configmap", "cluster-info", "--namespace=kube-public", "--output=json"))["data"].get("kubeconfig", "")
+        info = json.loads(self.server.answer("get", "configmap", "cluster-info", "--namespace=kube-public",
+                                             "--output=json"))["data"].get("kubeconfig", "")
         data = base64.b64encode(bundle.encode("utf-8")).decode("ascii")
         wanted = TRUSTED.sub(lambda match: match.group(1) + data, info)
         if wanted != info:
             self.did.append("cluster-info")
             if not self.check:
-                self.server.answer("patch", "configmap", "cluster-info", "--namespace=kube-public", "--type=merge", "--patch-file=/dev/stdin",
+                self.server.answer("patch", "configmap", "cluster-info", "--namespace=kube-public", "--type=merge",
+                                   "--patch-file=/dev/stdin",
                          stdin=json.dumps({"data": {"kubeconfig": wanted}}))
         if self.check:
             return
         behind, since = [], [0.0]
 
         def current():
-            maps = json.loads(self.server.answer("get", "configmaps", "--all-namespaces", "--field-selector=metadata.name=kube-root-ca.crt",
+            maps = json.loads(self.server.answer("get", "configmaps", "--all-namespaces",
+                                                 "--field-selector=metadata.name=kube-root-ca.crt",
                                        "--show-managed-fields=true", "--output=json"))["items"]
-            behind[:] = [item["metadata"]["namespace"] for item in maps if blocks(item["data"].get("ca.crt", "")) != blocks(bundle)]
+            behind[:] = [item["metadata"]["namespace"] for item in maps
+                         if blocks(item["data"].get("ca.crt", "")) != blocks(bundle)]
             since[:] = [max([seconds(field["time"]) for item in maps if item["metadata"]["namespace"] == "kube-system"
                              for field in item["metadata"].get("managedFields") or [] if field.get("time")] or [0.0])]
             return not behind
@@ -267,8 +281,8 @@ class Authorities:
     def replace(self, since):
         """Replace pods that started before, one by one.
 
-        Those in the network of their node come first: where no former authority is good any more, no other pod starts or ends before
-        the pod network works again.
+        Those in the network of their node come first: where no former authority is good any more, no other pod starts
+        or ends before the pod network works again.
         """
         old = [pod for pod in self.pods() if seconds(pod["metadata"]["creationTimestamp"]) <= since]
         of_node, others = [], []
@@ -277,15 +291,19 @@ class Authorities:
         for pods, what in ((of_node, "daemonsets"), (others, "daemonsets,deployments")):
             for pod in pods:
                 self.did.append(pod)
-                self.server.answer("delete", "pod", pod, "--namespace=kube-system", "--ignore-not-found", "--wait=true", "--timeout=100s")
+                self.server.answer("delete", "pod", pod, "--namespace=kube-system", "--ignore-not-found", "--wait=true",
+                                   "--timeout=100s")
                 if not wait_for(lambda what=what: self.ready(what), self.args["timeout"], pause=PAUSE):
-                    raise Failure("the pods of kube-system are not ready within %d s after %s was replaced" % (self.args["timeout"], pod),
+                    raise Failure("the pods of kube-system are not ready within %d s after %s was replaced"
+                                  % (self.args["timeout"], pod),
                                   "Look at `kubectl -n kube-system get pods`, and run again")
 
     def ready(self, what):
-        """Say whether every object of the kinds in kube-system has all its pods, apart from those of DaemonSets on nodes that are not ready."""
+        """Say whether every object of the kinds in kube-system has all its pods, apart from those of DaemonSets on
+        nodes that are not ready."""
         away = self.away()
-        lost = [owner_of(pod, "DaemonSet") for pod in self.kube_system("pods") if pod["spec"].get("nodeName") in away] if away else []
+        lost = [owner_of(pod, "DaemonSet") for pod in self.kube_system("pods")
+                if pod["spec"].get("nodeName") in away] if away else []
         for item in self.kube_system(what):
             status = item["status"]
             if item["kind"] == "DaemonSet":
@@ -330,7 +348,8 @@ class Authorities:
                         lately[found.group(1)] = user
         old = set(user for credential, user in lately.items() if credential in before)
         if old:
-            raise Failure("clients of a former authority are in use by %s" % some(old), "Give them new kubeconfigs, and retry the step")
+            raise Failure("clients of a former authority are in use by %s" % some(old),
+                          "Give them new kubeconfigs, and retry the step")
 
 
 def main():

@@ -7,16 +7,16 @@ DOCUMENTATION = r"""
 module: kaas_certs
 short_description: Renews the certificates of a node that end before a time
 description:
-  - Which certificates are renewed is told by their ends and by who signed them, so a run that was cut off is continued by running again, and a second run
-    changes nothing.
+  - Which certificates are renewed is told by their ends and by who signed them, so a run that was cut off is continued
+    by running again, and a second run changes nothing.
   - C(read) lists the certificates of the node and its clock. It prints no key and changes nothing.
   - C(clock) fails when the node's clock is too far from O(reference).
   - C(renew) renews what kubeadm looks after on a master, after a backup of the PKI directory and the kubeconfigs.
-  - C(restart) restarts the static pods whose certificates, or keys for service account tokens, are younger than their containers, and waits
-    until they serve with them.
+  - C(restart) restarts the static pods whose certificates, or keys for service account tokens, are younger than their
+    containers, and waits until they serve with them.
   - C(request) makes keys and requests for the kubelet's certificates that are due. The keys do not leave the node.
-  - C(sign) signs requests of a kubelet with the cluster's CA. It runs on a master, and signs nothing but the names and the address that
-    it is given.
+  - C(sign) signs requests of a kubelet with the cluster's CA. It runs on a master, and signs nothing but the names and
+    the address that it is given.
   - C(install) puts the signed certificates in place and restarts the kubelet.
 options:
   action:
@@ -149,7 +149,8 @@ import threading
 import time
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, api_ready, clean, existing, kubeadm_says, locked, run, wait_for, write_atomically
+from ansible.module_utils.kaas import (
+    Failure, api_ready, clean, existing, kubeadm_says, locked, run, wait_for, write_atomically)
 from ansible.module_utils.kaas_pem import BLOCK, pem_of, signed_by, text_of
 
 # What kubeadm renews: its name for it, the file, the static pod that uses it.
@@ -170,7 +171,8 @@ KUBEADM = [
 READS = {
     "etcd": ["pki/etcd/ca.crt"],
     "kube-apiserver": ["pki/sa.pub", "pki/sa.key", "pki/ca.crt", "pki/etcd/ca.crt", "pki/front-proxy-ca.crt"],
-    "kube-controller-manager": ["pki/sa.key", "pki/ca.crt", "pki/ca.key", "pki/ca-signing.crt", "pki/front-proxy-ca.crt"],
+    "kube-controller-manager": ["pki/sa.key", "pki/ca.crt", "pki/ca.key", "pki/ca-signing.crt",
+                                "pki/front-proxy-ca.crt"],
 }
 # The authority of each: what was signed up to the authority's own end cannot be made to last longer.
 AUTHORITIES = {"etcd": "pki/etcd/ca.crt", "front-proxy-client": "pki/front-proxy-ca.crt"}
@@ -205,13 +207,16 @@ class Certs:
 
     def about(self, pem):
         """Return subject, issuer, serial and end of a certificate."""
-        out = self.openssl("x509", "-noout", "-subject", "-issuer", "-serial", "-enddate", "-nameopt", "RFC2253", stdin=pem)
+        out = self.openssl("x509", "-noout", "-subject", "-issuer", "-serial", "-enddate", "-nameopt", "RFC2253",
+                           stdin=pem)
         fields = dict(line.split("=", 1) for line in out.splitlines() if "=" in line)
-        return {"subject": fields["subject"].strip(), "issuer": fields["issuer"].strip(), "serial": fields["serial"].strip().lower(),
+        return {"subject": fields["subject"].strip(), "issuer": fields["issuer"].strip(),
+                "serial": fields["serial"].strip().lower(),
                 "ends": int(ssl.cert_time_to_seconds(fields["notAfter"].strip()))}
 
     def due(self, pem, authority):
-        """Say whether a certificate has to be renewed: it ends too soon, and a new one would last longer, or another authority signed it."""
+        """Say whether a certificate has to be renewed: it ends too soon, and a new one would last longer, or another
+        authority signed it."""
         if not pem:
             return False
         last = pem_of(self.path(authority))
@@ -235,7 +240,8 @@ class Certs:
         """Compare the clocks."""
         off = int(time.time()) - self.args["reference"]
         if abs(off) > self.args["skew"]:
-            raise Failure("the clock of the node is off by %d s, and certificates that are made by it would not be good elsewhere" % off,
+            raise Failure("the clock of the node is off by %d s, and certificates that are made by it would not be "
+                          "good elsewhere" % off,
                           "Set the clock (`chronyc makestep`), and run again")
 
     def kubeadm_due(self):
@@ -274,7 +280,8 @@ class Certs:
         self.did = [name for name, _ in due]
         if self.check or not due:
             return
-        with locked("/run/lock/kaas-kubeadm.lock" if self.args["kubernetes_dir"] == "/etc/kubernetes" else self.path("kaas.lock"),
+        with locked("/run/lock/kaas-kubeadm.lock" if self.args["kubernetes_dir"] == "/etc/kubernetes"
+                    else self.path("kaas.lock"),
                     self.args["timeout"]) as lock:
             self.backup()
             for name, file in due:
@@ -289,15 +296,17 @@ class Certs:
 
     def containers(self, component):
         """Return (id, when it was made) of the running containers of a static pod."""
-        rc, out, err = run([self.args["crictl"], "ps", "--state", "Running", "--label", "io.kubernetes.container.name=" + component,
-                            "--output", "json"], timeout=60)
+        rc, out, err = run([self.args["crictl"], "ps", "--state", "Running", "--label",
+                            "io.kubernetes.container.name=" + component, "--output", "json"], timeout=60)
         if rc != 0:
-            raise Failure("the container runtime does not answer: %s" % clean(err or out, 500), "Look at `systemctl status containerd`")
+            raise Failure("the container runtime does not answer: %s" % clean(err or out, 500),
+                          "Look at `systemctl status containerd`")
         return [(item["id"], int(item["createdAt"]) / 1e9) for item in json.loads(out).get("containers") or []]
 
     def younger(self, component):
         """Return when the newest certificate or key of a static pod was written."""
-        files = [self.path(file) for _, file, user in KUBEADM if user == component] + [self.path(file) for file in READS.get(component, [])]
+        files = [self.path(file) for _, file, user in KUBEADM if user == component]
+        files += [self.path(file) for file in READS.get(component, [])]
         return max((os.stat(file).st_mtime for file in files if os.path.exists(file)), default=0.0)
 
     def serves(self, component):
@@ -350,9 +359,11 @@ class Certs:
                     raise Failure("%s cannot be stopped: %s" % (component, clean(err or out, 500)))
             for thread in leaving:
                 thread.join()
-            # A kubelet that was killed a moment ago starts nothing, so the wait belongs to a run that stopped nothing too.
+            # A kubelet that was killed a moment ago starts nothing, so the wait belongs to a run that stopped nothing
+            # too.
             if not wait_for(lambda c=component: self.serves(c), self.args["timeout"], pause=PAUSE):
-                raise Failure("%s does not run with its new certificates within %d s" % (component, self.args["timeout"]),
+                raise Failure("%s does not run with its new certificates within %d s"
+                              % (component, self.args["timeout"]),
                               "Look at `crictl ps -a` and `journalctl -u kubelet` on the node")
 
     # kubelets
@@ -390,7 +401,8 @@ class Certs:
         return out
 
     def signed(self, kind, pem):
-        """Return a certificate of the cluster's CA for the request's key, with the subject and names that were given."""
+        """Return a certificate of the cluster's CA for the request's key, with the subject and names that were
+        given."""
         node, address = self.args["node"], self.args["address"]
         if not re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", node) or not re.fullmatch(r"[0-9a-fA-F.:]+", address):
             raise Failure("%r at %r is no node" % (node, address))
@@ -404,12 +416,17 @@ class Certs:
                 return os.path.join(directory, name)
             names = "subjectAltName = DNS:%s,IP:%s\n" % (node, address) if kind == "server" else ""
             config = put("ca.cnf", (
-                "[ca]\ndefault_ca = kaas\n[kaas]\nnew_certs_dir = %s\ndatabase = %s\nserial = %s\npolicy = any\ndefault_md = sha256\nunique_subject = no\n"
+                "[ca]\ndefault_ca = kaas\n[kaas]\nnew_certs_dir = %s\ndatabase = %s\nserial = %s\npolicy = "
+                "any\ndefault_md = sha256\nunique_subject = no\n"
                 "copy_extensions = none\n[any]\norganizationName = optional\ncommonName = supplied\n"
-                "[v3]\nbasicConstraints = critical,CA:FALSE\nkeyUsage = critical,digitalSignature\nextendedKeyUsage = %s\n"
-                "authorityKeyIdentifier = keyid\n%s") % (directory, put("index", ""), put("serial", "01" + os.urandom(15).hex()), USAGE[kind], names))
+                "[v3]\nbasicConstraints = critical,CA:FALSE\nkeyUsage = critical,digitalSignature\nextendedKeyUsage = "
+                "%s\n"
+                "authorityKeyIdentifier = keyid\n%s") % (directory, put("index", ""),
+                                                         put("serial", "01" + os.urandom(15).hex()), USAGE[kind],
+                                                         names))
             self.openssl("ca", "-batch", "-notext", "-config", config, "-extensions", "v3",
-                         "-cert", self.path("pki/ca-signing.crt") if os.path.exists(self.path("pki/ca-signing.crt")) else self.path("pki/ca.crt"),
+                         "-cert", self.path("pki/ca-signing.crt") if os.path.exists(self.path("pki/ca-signing.crt"))
+                         else self.path("pki/ca.crt"),
                          "-keyfile", self.path("pki/ca.key"), "-subj", "/O=system:nodes/CN=system:node:" + node,
                          "-startdate", stamp(now - 300), "-enddate", stamp(ends),
                          "-in", put("request.pem", pem), "-out", os.path.join(directory, "out.pem"))
@@ -418,7 +435,8 @@ class Certs:
             shutil.rmtree(directory)
 
     def install(self):
-        """Put certificates in place while the kubelet is stopped. One that was stopped by a run that was cut off is started."""
+        """Put certificates in place while the kubelet is stopped. One that was stopped by a run that was cut off is
+        started."""
         given = self.args["certificates"]
         active = run([self.args["systemctl"], "is-active", "--quiet", "kubelet"], timeout=60)[0] == 0
         self.did = ["kubelet-" + kind for kind in sorted(given)] + (["kubelet"] if given or not active else [])
@@ -454,7 +472,8 @@ class Certs:
         """Stop or start the kubelet."""
         rc, out, err = run([self.args["systemctl"], verb, "kubelet"], timeout=self.args["timeout"])
         if rc != 0:
-            raise Failure("the kubelet does not %s: %s" % (verb, clean(err or out, 500)), "Look at `journalctl -u kubelet` on the node")
+            raise Failure("the kubelet does not %s: %s" % (verb, clean(err or out, 500)),
+                          "Look at `journalctl -u kubelet` on the node")
 
 
 def stamp(seconds):
@@ -477,7 +496,8 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "action": {"type": "str", "choices": ["read", "clock", "renew", "restart", "request", "sign", "install"], "required": True},
+            "action": {"type": "str", "choices": ["read", "clock", "renew", "restart", "request", "sign", "install"],
+                       "required": True},
             "before": {"type": "int", "default": 0},
             "reference": {"type": "int", "default": 0},
             "skew": {"type": "int", "default": 300},

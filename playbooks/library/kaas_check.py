@@ -8,8 +8,8 @@ module: kaas_check
 short_description: Proves that a cluster works, and leaves nothing behind
 description:
   - Waits until all expected nodes are Ready and the system's own workload is rolled out.
-  - Then starts one probe pod on every node, and has them look up a service by name, reach one another across nodes, through the
-    service, and the registry. The namespace of the probes is removed at the end, whatever happened.
+  - Then starts one probe pod on every node, and has them look up a service by name, reach one another across nodes,
+    through the service, and the registry. The namespace of the probes is removed at the end, whatever happened.
   - The net effect on the cluster is nothing, so it never reports a change.
 options:
   nodes:
@@ -176,15 +176,18 @@ class Proof:
             if not missing:
                 return self.proven(what, begin)
             if self.kubectl.over():
-                raise Failure("%s: not within %d s: %s" % (what, self.args["timeout"], clean("; ".join(missing), 1500)), hint)
+                raise Failure("%s: not within %d s: %s" % (what, self.args["timeout"], clean("; ".join(missing), 1500)),
+                              hint)
             # kubectl itself is what a slow master has least time for.
             time.sleep(min(5.0, max(0.5, 2 * (time.monotonic() - looked))))
 
     def nodes(self):
         """Wait for the nodes."""
         def look():
-            return ["%s (%s)" % pair for pair in sorted(not_ready(self.kubectl.get("nodes"), self.args["nodes"]).items())]
-        self.until("nodes are Ready", look, "Look at `journalctl -u kubelet` on the node, and at the pod network's pods")
+            late = not_ready(self.kubectl.get("nodes"), self.args["nodes"])
+            return ["%s (%s)" % pair for pair in sorted(late.items())]
+        self.until("nodes are Ready", look,
+                   "Look at `journalctl -u kubelet` on the node, and at the pod network's pods")
 
     def rollouts(self):
         """Wait for the system's workload."""
@@ -196,18 +199,22 @@ class Proof:
                 have = status.get("numberAvailable", status.get("availableReplicas", 0))
                 current = status.get("observedGeneration", 0) >= item["metadata"].get("generation", 0)
                 if have < wanted or not current:
-                    missing.append("%s/%s has %d of %d" % (item["kind"].lower(), item["metadata"]["name"], have, wanted))
+                    missing.append("%s/%s has %d of %d" % (item["kind"].lower(), item["metadata"]["name"], have,
+                                                           wanted))
             return missing
         if len(self.args["rollouts"]) == 1:
             self.args["rollouts"] = self.args["rollouts"] * 2  # kubectl answers a list for two or more names
-        self.until("system pods are rolled out", look, "Look at `kubectl -n %s get pods`" % self.args["system_namespace"])
+        self.until("system pods are rolled out", look,
+                   "Look at `kubectl -n %s get pods`" % self.args["system_namespace"])
 
     def start(self):
         """Start the probes and wait for one on each node."""
         def going():
             left = self.kubectl.find("namespace", self.args["namespace"])
-            return ["namespace %s" % self.args["namespace"]] if left and left["metadata"].get("deletionTimestamp") else []
-        self.until("the probes of an earlier check are gone", going, "Look at `kubectl get namespace %s -o yaml`" % self.args["namespace"])
+            leaves = left and left["metadata"].get("deletionTimestamp")
+            return ["namespace %s" % self.args["namespace"]] if leaves else []
+        self.until("the probes of an earlier check are gone", going,
+                   "Look at `kubectl get namespace %s -o yaml`" % self.args["namespace"])
         found = {}
         self.kubectl.do("apply", "--validate=false", "-f", "-", stdin=manifest(self.args), what="starting the probes")
 
@@ -222,12 +229,15 @@ class Proof:
         """Have the probe of the node ask all questions, which map the toolbox's form to one for people."""
         begin = time.monotonic()
         while True:
-            rc, out, err = self.kubectl.call("-n", self.args["namespace"], "exec", pod, "--", "toolbox", "all", *questions, timeout=300)
+            rc, out, err = self.kubectl.call("-n", self.args["namespace"], "exec", pod, "--", "toolbox", "all",
+                                             *questions, timeout=300)
             if not (rc and UNSIGNED in err):
                 break
             if self.kubectl.over():
-                raise Failure("the kubelet on %s has no serving certificate: its request was not approved within %d s" % (node, self.args["timeout"]),
-                              "The director approves it when the names and addresses in it are the node's: see its log, and `kubectl get csr`")
+                raise Failure("the kubelet on %s has no serving certificate: its request was not approved within %d s"
+                              % (node, self.args["timeout"]),
+                              "The director approves it when the names and addresses in it are the node's: see its "
+                              "log, and `kubectl get csr`")
             time.sleep(1)
         answered = [line[3:] for line in out.splitlines() if line.startswith("ok ")]
         for question in answered:
@@ -242,7 +252,8 @@ class Proof:
         service = "probe.%s.svc.%s" % (self.args["namespace"], self.args["cluster_domain"])
         names = sorted(self.args["nodes"])
         for index, node in enumerate(names):
-            questions = {"resolve %s" % service: "resolves %s" % service, "get http://%s/" % service: "reaches the service"}
+            questions = {"resolve %s" % service: "resolves %s" % service,
+                         "get http://%s/" % service: "reaches the service"}
             other = names[(index + 1) % len(names)]
             if other != node:
                 questions["get http://%s:%d/" % (found[other][1], PORT)] = "reaches a pod on %s" % other
@@ -262,7 +273,8 @@ class Proof:
         self.tidy()
 
     def tidy(self):
-        """Have the cluster remove the probes; the next check waits for that. What is left of the time does not matter here."""
+        """Have the cluster remove the probes; the next check waits for that. What is left of the time does not matter
+        here."""
         self.kubectl.deadline = time.monotonic() + max(120, self.args["timeout"] // 3)
         self.kubectl.do("delete", "namespace", self.args["namespace"], "--ignore-not-found", "--wait=false",
                         what="removing the probes")

@@ -7,12 +7,14 @@ DOCUMENTATION = r"""
 module: kaas_drain
 short_description: Cordons, drains and uncordons a node, from a master
 description:
-  - C(drained) cordons the node, rehearses with server-side dry-run evictions, and then evicts through the eviction API, which respects
-    disruption budgets, until nothing is left or O(timeout) has passed. Pods of daemon sets and mirror pods stay.
-  - Before the first pod is evicted it fails when one can never be, namely without a controller, with emptyDir data, or behind a budget that
-    allows nothing even when all its pods are healthy. Budgets that allow nothing just now are waited for.
-  - A drain that fails uncordons the node again, unless a person else had cordoned it. An annotation keeps who did, so this also holds for
-    a drain that continues where one was cut off.
+  - C(drained) cordons the node, rehearses with server-side dry-run evictions, and then evicts through the eviction API,
+    which respects disruption budgets, until nothing is left or O(timeout) has passed. Pods of daemon sets and mirror
+    pods stay.
+  - Before the first pod is evicted it fails when one can never be, namely without a controller, with emptyDir data, or
+    behind a budget that allows nothing even when all its pods are healthy. Budgets that allow nothing just now are
+    waited for.
+  - A drain that fails uncordons the node again, unless a person else had cordoned it. An annotation keeps who did, so
+    this also holds for a drain that continues where one was cut off.
   - C(cordoned) and C(uncordoned) do only that.
 options:
   name:
@@ -37,7 +39,8 @@ options:
     type: int
     default: -1
   wait_gone:
-    description: Wait until evicted pods are gone. A machine that is off never says so; the cluster then only marks them.
+    description: Wait until evicted pods are gone. A machine that is off never says so; the cluster then only marks
+      them.
     type: bool
     default: true
   kubeconfig:
@@ -53,14 +56,15 @@ options:
     type: int
     default: 300
   ending:
-    description: Seconds that pods which were evicted in time may still take to end after O(timeout). They do not come back, so a drain that is given up because of
-      them has to be made once more for nothing.
+    description: Seconds that pods which were evicted in time may still take to end after O(timeout). They do not come
+      back, so a drain that is given up because of them has to be made once more for nothing.
     type: int
     default: 90
 attributes:
   check_mode:
     support: full
-    description: Only rehearses. RV(evicted) is what would be evicted, RV(blocking) what would keep the node from being drained.
+    description: Only rehearses. RV(evicted) is what would be evicted, RV(blocking) what would keep the node from being
+      drained.
 author:
   - The director authors
 """
@@ -129,7 +133,8 @@ class Blocked(Failure):
 
     def __init__(self, name, blocking):
         causes = [cause for cause in HINTS if any(item["cause"] == cause for item in blocking)]
-        super().__init__("node %s cannot be drained: %s" % (name, "; ".join("%s (%s)" % (b["pod"], b["reason"]) for b in blocking)),
+        super().__init__("node %s cannot be drained: %s"
+                         % (name, "; ".join("%s (%s)" % (b["pod"], b["reason"]) for b in blocking)),
                          "; ".join(HINTS[cause] for cause in causes).capitalize(), blocking=blocking)
 
 
@@ -239,8 +244,10 @@ class Drain:
         answer = self.last.get(str(pod), "")
         if "disruption budget" in answer or not answer:
             for budget in sorted((b for b in known if b.covers(pod)), key=lambda b: b.allowed):
-                return {"pod": str(pod), "cause": "budget", "reason": budget.reason(), "budget": str(budget), "allowed": budget.allowed}
-        return {"pod": str(pod), "cause": "refused", "reason": answer or "it came to the node after the drain had begun"}
+                return {"pod": str(pod), "cause": "budget", "reason": budget.reason(), "budget": str(budget),
+                        "allowed": budget.allowed}
+        return {"pod": str(pod), "cause": "refused",
+                "reason": answer or "it came to the node after the drain had begun"}
 
     def each(self, pods, rehearsal):
         """Evict pods and return (pod, why it was refused); nothing when it was accepted or is gone."""
@@ -256,7 +263,8 @@ class Drain:
             options["gracePeriodSeconds"] = self.args["grace_period"]
         if rehearsal:
             options["dryRun"] = ["All"]
-        body = {"apiVersion": "policy/v1", "kind": "Eviction", "metadata": {"name": pod.name, "namespace": pod.namespace},
+        body = {"apiVersion": "policy/v1", "kind": "Eviction",
+                "metadata": {"name": pod.name, "namespace": pod.namespace},
                 "deleteOptions": options}
         while True:
             rc, out, err = self.kubectl.call(
@@ -266,7 +274,8 @@ class Drain:
                 return ""
             text = clean(err or out, 300) or "no answer"
             # More than one budget for a pod is an internal error to the API server, and stays one.
-            if "(TooManyRequests)" in err or "more than one PodDisruptionBudget" in err or not self.kubectl.passing(rc, err):
+            if ("(TooManyRequests)" in err or "more than one PodDisruptionBudget" in err
+                    or not self.kubectl.passing(rc, err)):
                 return text
             if self.clock() >= self.deadline:
                 return text

@@ -7,11 +7,11 @@ DOCUMENTATION = r"""
 module: kaas_encryption
 short_description: Changes the keys that encrypt Secrets at rest, and encrypts Secrets again
 description:
-  - C(write) writes the API server's configuration of encryption. It refuses to take a key away that the API server encrypts with, unless the
-    new configuration still decrypts with it or nothing in etcd is encrypted with it. It can wait until the API server of this master has read
-    the configuration, which it does once a minute without a restart.
-  - C(encrypt) writes each Secret again that is not encrypted with the first key. Which those are is read from etcd, so a run that was cut off
-    is continued by running again, and a second run changes nothing.
+  - C(write) writes the API server's configuration of encryption. It refuses to take a key away that the API server
+    encrypts with, unless the new configuration still decrypts with it or nothing in etcd is encrypted with it. It can
+    wait until the API server of this master has read the configuration, which it does once a minute without a restart.
+  - C(encrypt) writes each Secret again that is not encrypted with the first key. Which those are is read from etcd, so
+    a run that was cut off is continued by running again, and a second run changes nothing.
 options:
   action:
     description: What to do.
@@ -110,11 +110,13 @@ class Encryption:
         """Ask this master's member of etcd."""
         rc, out, err = local_etcd(self.args["etcdctl"], self.args["kubernetes_dir"], 60, *argv, "--write-out=json")
         if rc != 0:
-            raise Failure("etcd does not answer: %s" % clean(err or out, 500), "Look at `crictl ps` on the master, and run again")
+            raise Failure("etcd does not answer: %s" % clean(err or out, 500),
+                          "Look at `crictl ps` on the master, and run again")
         return json.loads(out)
 
     def secrets(self):
-        """Yield (namespace, name, name of the key) of each Secret in etcd; the key is empty for one that is not encrypted."""
+        """Yield (namespace, name, name of the key) of each Secret in etcd; the key is empty for one that is not
+        encrypted."""
         begin, end = PREFIX, PREFIX[:-1] + chr(ord(PREFIX[-1]) + 1)
         while True:
             found = self.etcdctl("get", begin, end, "--limit=%d" % PAGE).get("kvs") or []
@@ -153,20 +155,25 @@ class Encryption:
             if name in has or any(key == name for _, _, key in self.secrets()):
                 raise Failure(
                     "Secrets of this cluster are encrypted with a key %s that the director does not have" % name,
-                    "The director was restored from a backup that is older than the key. Restore a newer one; the keys are in %s" % self.args["path"])
+                    "The director was restored from a backup that is older than the key. Restore a newer one; the keys "
+                    "are in %s" % self.args["path"])
 
     def reloaded(self, digest):
         """Wait until the API server says that it has read the configuration."""
         seen = []
 
         def look():
-            rc, out, err = run([self.args["kubectl"], "--kubeconfig=" + self.args["kubeconfig"], "--server=" + self.args["server"], "get", "--raw",
+            rc, out, err = run([self.args["kubectl"], "--kubeconfig=" + self.args["kubeconfig"],
+                                "--server=" + self.args["server"], "get", "--raw",
                                 "/metrics", "--request-timeout=30s"], timeout=60)
-            lines = [line for line in out.splitlines() if line.startswith("apiserver_encryption_config_controller_")] if rc == 0 else []
-            seen[:] = [clean(err, 300) if rc != 0 else "it does not look for another configuration" if not lines else "it has the former one"]
+            lines = [line for line in out.splitlines()
+                     if line.startswith("apiserver_encryption_config_controller_")] if rc == 0 else []
+            seen[:] = [clean(err, 300) if rc != 0 else "it does not look for another configuration" if not lines
+                       else "it has the former one"]
             return any("last_config_info{" in line and '"%s"' % digest in line for line in lines)
         if not wait_for(look, self.args["timeout"], pause=PAUSE):
-            raise Failure("the API server at %s has not read its other keys within %d s: %s" % (self.args["server"], self.args["timeout"], seen[0]),
+            raise Failure("the API server at %s has not read its other keys within %d s: %s"
+                          % (self.args["server"], self.args["timeout"], seen[0]),
                           "Look at the log of kube-apiserver on this master, and run again")
 
     def encrypt(self):
@@ -189,7 +196,8 @@ class Encryption:
                     self.again(kubectl, namespace, names[at:at + BATCH])
             return not left
         if not wait_for(done, self.args["timeout"], pause=0.2):
-            raise Failure("Secrets are still encrypted with another key than %s after %d s" % (first, self.args["timeout"]), "Run again")
+            raise Failure("Secrets are still encrypted with another key than %s after %d s"
+                          % (first, self.args["timeout"]), "Run again")
 
     def again(self, kubectl, namespace, names):
         """Write Secrets as they are. What changes or goes meanwhile is seen by the next look at etcd."""

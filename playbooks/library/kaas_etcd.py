@@ -9,9 +9,11 @@ short_description: The members of the masters' etcd, seen and removed from a mas
 description:
   - C(healthy) waits until every member votes and is healthy, which is what an upgrade starts from.
   - C(voting) waits until the member at O(peer_url) has started, votes and is healthy, which is what a join ends with.
-  - C(removable) fails when etcd would have no quorum without the member. C(absent) removes it under the same condition. Members are told
-    by O(name) and by O(peer_url), so one that a lost machine has left is found too. The member itself need not answer.
-  - C(examined) says in RV(fit) whether the member is there, votes and is healthy. It changes nothing and does not fail when it is not.
+  - C(removable) fails when etcd would have no quorum without the member. C(absent) removes it under the same condition.
+    Members are told by O(name) and by O(peer_url), so one that a lost machine has left is found too. The member itself
+    need not answer.
+  - C(examined) says in RV(fit) whether the member is there, votes and is healthy. It changes nothing and does not fail
+    when it is not.
 options:
   state:
     description: What is wanted.
@@ -122,13 +124,14 @@ class Etcd:
     def call(self, endpoints, *argv):
         """Run etcdctl once."""
         args = self.args
-        return run([args["etcdctl"], "--endpoints=" + ",".join(endpoints), "--cacert=" + args["ca"], "--cert=" + args["cert"],
-                    "--key=" + args["key"], "--dial-timeout=%ds" % args["answer_seconds"],
+        return run([args["etcdctl"], "--endpoints=" + ",".join(endpoints), "--cacert=" + args["ca"],
+                    "--cert=" + args["cert"], "--key=" + args["key"], "--dial-timeout=%ds" % args["answer_seconds"],
                     "--command-timeout=%ds" % args["answer_seconds"]] + list(argv),
                    timeout=4 * args["answer_seconds"], env={"ETCDCTL_API": "3"})
 
     def members(self):
-        """Return the members as this master's own etcd knows them, so that a cluster without a quorum can be looked at too."""
+        """Return the members as this master's own etcd knows them, so that a cluster without a quorum can be looked at
+        too."""
         while True:
             rc, out, err = self.call([self.args["endpoint"]], "member", "list", "--consistency=s", "--write-out=json")
             if rc == 0:
@@ -164,7 +167,8 @@ class Etcd:
         """Return what etcd lacks to have all members voting and healthy."""
         members = self.members()
         why = {str(member): text for member, text in self.unhealthy(members).items()}
-        why.update((str(member), "it does not vote yet") for member in members if member.learner and str(member) not in why)
+        why.update((str(member), "it does not vote yet") for member in members if member.learner
+                   and str(member) not in why)
         return "; ".join("%s: %s" % pair for pair in sorted(why.items()))
 
     def not_voting(self):
@@ -200,13 +204,15 @@ class Etcd:
         rest = [member for member in members if not member.learner and member not in mine]
         name = self.args["name"] or self.args["peer_url"]
         if not rest:
-            raise Failure("%s is the last master: without it there is no cluster" % name, "Delete the cluster if that is meant")
+            raise Failure("%s is the last master: without it there is no cluster" % name,
+                          "Delete the cluster if that is meant")
         bad = self.unhealthy(rest)
         healthy, needed = len(rest) - len(bad), len(rest) // 2 + 1
         if healthy < needed:
             others = ", ".join("%s (%s)" % (member, bad[member]) for member in sorted(bad, key=str))
             raise Failure(
-                "%s may not be removed: etcd would have no quorum. Of the %d members that remain %d are healthy and %d are needed; not healthy: %s"
+                "%s may not be removed: etcd would have no quorum. Of the %d members that remain %d are healthy and %d "
+                "are needed; not healthy: %s"
                 % (name, len(rest), healthy, needed, others),
                 "Bring these masters back first (start their machines), or delete them before a healthy one")
         return mine
@@ -229,7 +235,8 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "state": {"type": "str", "choices": ["healthy", "voting", "removable", "absent", "examined"], "required": True},
+            "state": {"type": "str", "choices": ["healthy", "voting", "removable", "absent", "examined"],
+                      "required": True},
             "name": {"type": "str", "default": ""},
             "peer_url": {"type": "str", "default": ""},
             "endpoint": {"type": "str", "default": "https://127.0.0.1:2379"},

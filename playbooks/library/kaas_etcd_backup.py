@@ -7,9 +7,10 @@ DOCUMENTATION = r"""
 module: kaas_etcd_backup
 short_description: A snapshot of the member of etcd on a master
 description:
-  - C(examined) says whether the member is healthy and whether it leads. It changes nothing and does not fail when it is not.
-  - C(saved) takes a snapshot from the member over loopback, looks at it with C(etcdutl) and writes what it found next to it. It takes
-    another one each time. The snapshot has its name when it is complete.
+  - C(examined) says whether the member is healthy and whether it leads. It changes nothing and does not fail when it is
+    not.
+  - C(saved) takes a snapshot from the member over loopback, looks at it with C(etcdutl) and writes what it found next
+    to it. It takes another one each time. The snapshot has its name when it is complete.
   - C(absent) removes the snapshot.
 options:
   state:
@@ -107,8 +108,9 @@ class Backup:
     def call(self, *argv, timeout=30):
         """Run etcdctl once."""
         args = self.args
-        return run([args["etcdctl"], "--endpoints=" + args["endpoint"], "--cacert=" + args["ca"], "--cert=" + args["cert"],
-                    "--key=" + args["key"], "--dial-timeout=5s", "--command-timeout=%ds" % max(10, timeout - 10)] + list(argv),
+        return run([args["etcdctl"], "--endpoints=" + args["endpoint"], "--cacert=" + args["ca"],
+                    "--cert=" + args["cert"], "--key=" + args["key"], "--dial-timeout=5s",
+                    "--command-timeout=%ds" % max(10, timeout - 10)] + list(argv),
                    timeout=timeout, env={"ETCDCTL_API": "3"})
 
     def status(self):
@@ -169,7 +171,8 @@ class Backup:
             raise Failure("etcdutl does not accept the snapshot: %s" % clean(err or out, 500), rc=rc)
         names = {format(item["ID"], "x"): item["name"] for item in self.identified()}
         snapshot = {
-            "made": datetime.datetime.now(datetime.timezone.utc).isoformat(), "member": names.get(own, own), "members": members,
+            "made": datetime.datetime.now(datetime.timezone.utc).isoformat(), "member": names.get(own, own),
+            "members": members,
             "etcd": status["version"], "revision": seen["revision"], "keys": seen["totalKey"], "hash": seen["hash"],
             "contents": self.contents(seen["revision"]),
         }
@@ -185,7 +188,8 @@ class Backup:
     def identified(self):
         """Return the members with ids and names."""
         _, out, _ = self.call("member", "list", "--write-out=json")
-        return [{"ID": item["ID"], "name": item.get("name", "")} for item in json.loads(out or "{}").get("members") or []]
+        return [{"ID": item["ID"], "name": item.get("name", "")} for item in json.loads(out or "{}").get("members")
+                or []]
 
     def remove(self):
         """Remove a snapshot; what is known of it goes first."""

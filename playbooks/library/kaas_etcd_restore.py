@@ -7,8 +7,9 @@ DOCUMENTATION = r"""
 module: kaas_etcd_restore
 short_description: Replaces a master's data of etcd by a snapshot
 description:
-  - The director lays the snapshot and C(staged.json), which says what it is, into O(dir). Each action looks at what there is, so a run that
-    was cut off is continued by running again. Once a restore is finished, all actions change nothing until another one is staged.
+  - The director lays the snapshot and C(staged.json), which says what it is, into O(dir). Each action looks at what
+    there is, so a run that was cut off is continued by running again. Once a restore is finished, all actions change
+    nothing until another one is staged.
   - C(prepare) checks the snapshot and restores it beside the data of etcd. The cluster runs meanwhile.
   - C(stop) takes static pods away and waits until their containers have ended.
   - C(swap) puts the data of etcd aside and the restored data in its place. Nothing is deleted.
@@ -16,9 +17,11 @@ description:
   - C(leases) removes the addresses of API servers that the snapshot knows; those that run write theirs again.
   - C(nodes) removes Node objects of machines that are not O(nodes).
   - C(kubelet) restarts the kubelet, which reads everything again.
-  - C(finish) removes the snapshot, and the data that earlier restores have put aside. The data that this one put aside stays.
-  - C(former) is for a new machine that finds the data of its former one on a data disk. It puts that data aside on the same disk, outside of
-    O(data_dir), where kubeadm neither sees nor removes it. On a machine that has begun to be a master it does nothing.
+  - C(finish) removes the snapshot, and the data that earlier restores have put aside. The data that this one put aside
+    stays.
+  - C(former) is for a new machine that finds the data of its former one on a data disk. It puts that data aside on the
+    same disk, outside of O(data_dir), where kubeadm neither sees nor removes it. On a machine that has begun to be a
+    master it does nothing.
   - C(forget) removes what C(former) has put aside.
 options:
   action:
@@ -190,7 +193,8 @@ class Restore:
         return os.path.isdir(self.aside) and os.path.isdir(self.data("member"))
 
     def disk(self):
-        """Return where the data disk is mounted, and where the data of etcd is below that; nothing when it is on no such disk."""
+        """Return where the data disk is mounted, and where the data of etcd is below that; nothing when it is on no
+        such disk."""
         mounted = {}
         with open(self.args["mounts"], encoding="utf-8") as file:
             for line in file:
@@ -203,7 +207,8 @@ class Restore:
     # actions
 
     def former(self):
-        """Put the data of the former machine aside. Only renames on the data disk's own mount are renames and not copies."""
+        """Put the data of the former machine aside. Only renames on the data disk's own mount are renames and not
+        copies."""
         disk = self.disk()
         left = sorted(os.listdir(self.args["data_dir"])) if disk else []
         if not left or os.path.exists(self.args["state_file"]):
@@ -229,7 +234,8 @@ class Restore:
     def prepare(self):
         """Check the snapshot, and restore it beside the data."""
         if not self.id:
-            raise Failure("no backup is staged on this master", "Have the director do it: directorctl backup restore BACKUP")
+            raise Failure("no backup is staged on this master",
+                          "Have the director do it: directorctl backup restore BACKUP")
         if self.done or self.swapped() or os.path.isdir(self.ready):
             return
         self.verify()
@@ -243,12 +249,13 @@ class Restore:
         part = self.ready + ".part"
         members = ["%s=%s" % (name, peer(address)) for name, address in sorted(self.args["members"].items())]
         rc, out, err = run(
-            [self.args["etcdutl"], "snapshot", "restore", self.path(SNAPSHOT), "--name", self.args["member"], "--data-dir", part,
-             "--initial-cluster", ",".join(members), "--initial-cluster-token", "kaas-" + self.id,
+            [self.args["etcdutl"], "snapshot", "restore", self.path(SNAPSHOT), "--name", self.args["member"],
+             "--data-dir", part, "--initial-cluster", ",".join(members), "--initial-cluster-token", "kaas-" + self.id,
              "--initial-advertise-peer-urls", peer(self.args["members"][self.args["member"]]),
              "--bump-revision", str(BUMP), "--mark-compacted"], timeout=self.args["timeout"])
         if rc != 0:
-            raise Failure("etcdutl cannot restore the snapshot: %s" % clean(err or out, 500), "The cluster was not touched", rc=rc)
+            raise Failure("etcdutl cannot restore the snapshot: %s" % clean(err or out, 500),
+                          "The cluster was not touched", rc=rc)
         os.rename(part, self.ready)
 
     def verify(self):
@@ -270,7 +277,8 @@ class Restore:
         except ValueError:
             seen = {}
         if seen.get("revision") != self.staged.get("revision") or not seen.get("totalKey"):
-            raise Failure("etcdutl does not accept the snapshot: %s" % clean(err or out, 500), "Use another backup", rc=rc)
+            raise Failure("etcdutl does not accept the snapshot: %s" % clean(err or out, 500), "Use another backup",
+                          rc=rc)
 
     def room(self):
         """Fail when the restored data would not fit beside what is there."""
@@ -278,7 +286,8 @@ class Restore:
         free, wants = stat.f_bavail * stat.f_frsize, int(self.staged["size"] * 1.2) + (128 << 20)
         if free < wants:
             raise Failure("%s has %d MiB free, and the restored data needs %d MiB beside what is there"
-                          % (self.args["data_dir"], free >> 20, wants >> 20), "Make room there; the cluster was not touched")
+                          % (self.args["data_dir"], free >> 20, wants >> 20),
+                          "Make room there; the cluster was not touched")
 
     def manifest(self, component):
         """Return where the kubelet looks for a static pod."""
@@ -290,10 +299,11 @@ class Restore:
 
     def containers(self, component):
         """Return the ids of the running containers of a static pod."""
-        rc, out, err = run([self.args["crictl"], "ps", "--state", "Running", "--label", "io.kubernetes.container.name=" + component,
-                            "--output", "json"], timeout=60)
+        rc, out, err = run([self.args["crictl"], "ps", "--state", "Running", "--label",
+                            "io.kubernetes.container.name=" + component, "--output", "json"], timeout=60)
         if rc != 0:
-            raise Failure("the container runtime does not answer: %s" % clean(err or out, 500), "Look at `systemctl status containerd`")
+            raise Failure("the container runtime does not answer: %s" % clean(err or out, 500),
+                          "Look at `systemctl status containerd`")
         return [item["id"] for item in json.loads(out).get("containers") or []]
 
     def stop(self):
@@ -353,7 +363,8 @@ class Restore:
             return all(self.containers(component) for component in self.args["components"])
         if not wait_for(running, self.args["timeout"], pause=PAUSE):
             raise Failure("%s did not start within %d s" % (", ".join(self.args["components"]), self.args["timeout"]),
-                          "Look at `crictl ps -a` and `journalctl -u kubelet` on the master. The former data is in %s" % self.aside)
+                          "Look at `crictl ps -a` and `journalctl -u kubelet` on the master. The former data is in %s"
+                          % self.aside)
 
     def leases(self):
         """Remove the addresses of API servers."""
@@ -362,7 +373,8 @@ class Restore:
         rc, out, err = local_etcd(
             self.args["etcdctl"], self.args["kubernetes_dir"], 20, "del", "--prefix", "/registry/masterleases/")
         if rc != 0:
-            raise Failure("etcd does not delete the former addresses of API servers: %s" % clean(err or out, 500), "Run again")
+            raise Failure("etcd does not delete the former addresses of API servers: %s" % clean(err or out, 500),
+                          "Run again")
         if out.strip() not in ("", "0"):
             self.did.append("addresses of API servers")
 
@@ -384,11 +396,13 @@ class Restore:
             return
         rc, out, err = run([self.args["systemctl"], "restart", "kubelet.service"], timeout=120)
         if rc != 0:
-            raise Failure("the kubelet does not start: %s" % clean(err or out, 500), "Look at `journalctl -u kubelet` on the node")
+            raise Failure("the kubelet does not start: %s" % clean(err or out, 500),
+                          "Look at `journalctl -u kubelet` on the node")
 
     def finish(self):
         """Remove the snapshot, and what earlier restores have put aside."""
-        rest = existing([self.path(SNAPSHOT), self.path(SNAPSHOT + ".part"), self.path(STAGED), self.data(".restore-*")])
+        rest = existing([self.path(SNAPSHOT), self.path(SNAPSHOT + ".part"), self.path(STAGED),
+                         self.data(".restore-*")])
         rest += [old for old in existing([self.data("before-*")]) if old != self.aside]
         if self.finished and not self.done:
             self.forget()  # what is aside since an earlier restore on this machine

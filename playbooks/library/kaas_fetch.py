@@ -8,8 +8,9 @@ module: kaas_fetch
 short_description: Fetches programs over HTTPS and puts them in place whole
 description:
   - A file whose SHA-256 is the wanted one is left alone, so nothing is fetched twice.
-  - Otherwise it is fetched to a name beside its place, compared, and then takes the place in one step. A program that runs keeps its old
-    file, and a run that is cut off leaves either the old file or the new one. What was fetched so far is kept and gone on with.
+  - Otherwise it is fetched to a name beside its place, compared, and then takes the place in one step. A program that
+    runs keeps its old file, and a run that is cut off leaves either the old file or the new one. What was fetched so
+    far is kept and gone on with.
 options:
   url:
     description: Where the files are, each below by its name.
@@ -119,7 +120,8 @@ class Fetch:
         context = ssl.create_default_context()
         if args["ca"]:
             context.load_verify_locations(cadata=args["ca"])
-        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context))
+        self.opener = urllib.request.build_opener(urllib.request.ProxyHandler({}),
+                                                  urllib.request.HTTPSHandler(context=context))
         self.fetched = []
 
     def ensure(self, name, wanted):
@@ -143,12 +145,15 @@ class Fetch:
             have = digest(part)
             if have != wanted:
                 os.unlink(part)
-                raise Failure("%s is not what was expected: its SHA-256 is %s, not %s" % (self.address(name), have, wanted),
-                              "The file was changed on its way or is another one: compare it with where its SHA-256 is from, such as the release's bundle")
+                raise Failure("%s is not what was expected: its SHA-256 is %s, not %s"
+                              % (self.address(name), have, wanted),
+                              "The file was changed on its way or is another one: compare it with where its SHA-256 is "
+                              "from, such as the release's bundle")
             os.chmod(part, self.mode)
             os.replace(part, path)
         except OSError as err:
-            raise Failure("%s cannot be written: %s" % (path, err.strerror or err), "Look at its file system on the node: df, mount, lsattr") from err
+            raise Failure("%s cannot be written: %s" % (path, err.strerror or err),
+                          "Look at its file system on the node: df, mount, lsattr") from err
 
     def address(self, name):
         """Return where a file is fetched from."""
@@ -164,16 +169,20 @@ class Fetch:
                 if err.code == 416:  # more than there is: not our file
                     os.unlink(part)
                 elif err.code < 500:
-                    raise Failure("%s cannot be fetched: %s %s" % (self.address(name), err.code, clean(err.reason, 200)),
-                                  "See whether the server still has this file, such as the director the release") from err
+                    raise Failure("%s cannot be fetched: %s %s"
+                                  % (self.address(name), err.code, clean(err.reason, 200)),
+                                  "See whether the server still has this file, such as the director the "
+                                  "release") from err
                 why = "%s %s" % (err.code, clean(err.reason, 200))
             except Cut as err:
                 why = str(err)
                 if "CERTIFICATE_VERIFY_FAILED" in why:
                     raise Failure("%s shows a certificate that is not trusted: %s" % (self.address(name), why),
-                                  "The CA has to be that of the server: registry_ca of the director, spec.agents.program.ca of a server with the program of Consul") from err
+                                  "The CA has to be that of the server: registry_ca of the director, "
+                                  "spec.agents.program.ca of a server with the program of Consul") from err
             if self.clock() >= self.deadline:
-                raise Failure("%s cannot be fetched: not within %d s: %s" % (self.address(name), self.args["timeout"], why),
+                raise Failure("%s cannot be fetched: not within %d s: %s"
+                              % (self.address(name), self.args["timeout"], why),
                               "See whether the node reaches the server at this address")
             self.sleep(PAUSE)
 
@@ -182,7 +191,8 @@ class Fetch:
         have = os.path.getsize(part) if os.path.exists(part) else 0
         request = urllib.request.Request(self.address(name), headers={"Range": "bytes=%d-" % have} if have else {})
         if self.args["authorization"]:
-            request.add_unredirected_header("Authorization", self.args["authorization"])  # never sent to where it is redirected
+            # never sent to where it is redirected
+            request.add_unredirected_header("Authorization", self.args["authorization"])
         with network():
             answer = self.opener.open(request, timeout=SILENCE)
         # Who does not know ranges answers 200 and sends everything.
@@ -230,7 +240,8 @@ def main():
     except Failure as err:
         module.fail_json(changed=bool(fetch.fetched), fetched=fetch.fetched, **err.result())
     except OSError as err:
-        module.fail_json(msg="%s: %s" % (module.params["dest"], err), changed=bool(fetch.fetched), fetched=fetch.fetched)
+        module.fail_json(msg="%s: %s" % (module.params["dest"], err), changed=bool(fetch.fetched),
+                         fetched=fetch.fetched)
     module.exit_json(changed=bool(fetch.fetched), fetched=fetch.fetched)
 
 

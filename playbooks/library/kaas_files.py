@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: kaas_files
 short_description: Brings many small files to their wanted content in one task
 description:
-  - Does for a list what M(ansible.builtin.copy), M(ansible.builtin.blockinfile) and M(ansible.builtin.file) do for one path. A
-    task costs seconds on a slow node, so a role that leaves ten files needs this instead of a loop.
+  - Does for a list what M(ansible.builtin.copy), M(ansible.builtin.blockinfile) and M(ansible.builtin.file) do for one
+    path. A task costs seconds on a slow node, so a role that leaves ten files needs this instead of a loop.
   - Every file is replaced atomically. Missing parent directories are made with mode 0755.
   - Content is rendered on the controller with C(lookup('ansible.builtin.template', ...)).
 options:
@@ -24,9 +24,10 @@ options:
         required: true
       state:
         description:
-          - C(file) has exactly C(content); C(block) keeps the rest of the file and holds the content between two marker lines;
-            an empty content takes the lines away; C(directory) exists; C(absent) does not, with everything below it;
-            C(pruned) is a directory without the directories that hold a file C(marker) and are not named in C(keep).
+          - C(file) has exactly C(content); C(block) keeps the rest of the file and holds the content between two marker
+            lines; an empty content takes the lines away; C(directory) exists; C(absent) does not, with everything below
+            it; C(pruned) is a directory without the directories that hold a file C(marker) and are not named in
+            C(keep).
         type: str
         choices: [file, block, directory, absent, pruned]
         default: file
@@ -190,7 +191,8 @@ class Entry:
             shutil.rmtree(directory)
         if not gone:
             return None
-        return {"before_header": self.path, "after_header": self.path, "before": "".join(name + "\n" for name in gone), "after": ""}
+        return {"before_header": self.path, "after_header": self.path, "before": "".join(name + "\n" for name in gone),
+                "after": ""}
 
     def directory(self, act):
         there = os.path.isdir(self.path)

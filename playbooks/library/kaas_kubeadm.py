@@ -7,19 +7,21 @@ DOCUMENTATION = r"""
 module: kaas_kubeadm
 short_description: Makes a node a member of a cluster with kubeadm, or takes it out, as often as asked
 description:
-  - Wraps C(kubeadm init), C(kubeadm join) and C(kubeadm reset) so that a repeat changes nothing and an attempt that was cut
-    off at any moment is continued or done again.
+  - Wraps C(kubeadm init), C(kubeadm join) and C(kubeadm reset) so that a repeat changes nothing and an attempt that was
+    cut off at any moment is continued or done again.
   - A small state file says whether an attempt was started and whether it ended. A lock, which kubeadm inherits, keeps a
     second attempt away from one that outlived its connection.
-  - C(init) that was cut off is continued when its API server answers, and is reset and done again when it does not. After
-    C(init) has ended once, nothing is ever reset by it.
+  - C(init) that was cut off is continued when its API server answers, and is reset and done again when it does not.
+    After C(init) has ended once, nothing is ever reset by it.
   - A node that carries the state of a cluster which this module did not make is refused.
 options:
   action:
     description:
-      - C(init) makes the first control plane. C(join) adds a master or a worker, as O(config) says. C(reset) takes everything away.
+      - C(init) makes the first control plane. C(join) adds a master or a worker, as O(config) says. C(reset) takes
+        everything away.
       - C(token) makes the bootstrap tokens of O(config) usable again when they have expired; it runs on a master.
-      - C(auto) is C(join) when the API server at O(endpoint) answers with a certificate of O(ca_file), and C(init) otherwise.
+      - C(auto) is C(join) when the API server at O(endpoint) answers with a certificate of O(ca_file), and C(init)
+        otherwise.
     type: str
     choices: [init, join, auto, token, reset]
     required: true
@@ -135,11 +137,12 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import (
-    TOKEN, Failure, Kubectl, api_ready, clean, existing, kubeadm_says, locked, read_json, run, wait_for, write_atomically)
+    TOKEN, Failure, Kubectl, api_ready, clean, existing, kubeadm_says, locked, read_json, run, wait_for,
+    write_atomically)
 
 # A continued init finds its own files, its own etcd and its own open ports.
-CONTINUED = ["DirAvailable--var-lib-etcd", "Port-6443", "Port-10250", "Port-10257", "Port-10259", "Port-2379", "Port-2380",
-             "FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
+CONTINUED = ["DirAvailable--var-lib-etcd", "Port-6443", "Port-10250", "Port-10257", "Port-10259", "Port-2379",
+             "Port-2380", "FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
              "FileAvailable--etc-kubernetes-manifests-kube-controller-manager.yaml",
              "FileAvailable--etc-kubernetes-manifests-kube-scheduler.yaml",
              "FileAvailable--etc-kubernetes-manifests-etcd.yaml"]
@@ -341,7 +344,8 @@ def main():
             "kubectl": {"type": "str", "default": "kubectl"},
             "kubeconfig": {"type": "path", "default": "/etc/kubernetes/admin.conf"},
             "leftovers": {"type": "list", "elements": "str", "default": [
-                "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/manifests/kube-apiserver.yaml", "/var/lib/etcd/member"]},
+                "/etc/kubernetes/kubelet.conf", "/etc/kubernetes/manifests/kube-apiserver.yaml",
+                "/var/lib/etcd/member"]},
             "preserve": {"type": "list", "elements": "str", "default": []},
             "ignore_preflight_errors": {"type": "list", "elements": "str", "default": []},
             "remove": {"type": "list", "elements": "str", "default": []},
@@ -368,7 +372,8 @@ def main():
     except Failure as err:
         module.fail_json(changed=bool(member.did), did=member.did, seconds=member.seconds, **err.result())
     except (OSError, subprocess.SubprocessError) as err:
-        module.fail_json(msg="%s: %s" % (args["action"], err), changed=bool(member.did), did=member.did, seconds=member.seconds)
+        module.fail_json(msg="%s: %s" % (args["action"], err), changed=bool(member.did), did=member.did,
+                         seconds=member.seconds)
     module.exit_json(changed=bool(member.did), did=member.did, seconds=member.seconds)
 
 

@@ -8,9 +8,11 @@ module: kaas_node
 short_description: The node object of a cluster, seen and removed from a master
 description:
   - C(ready) waits until the node is Ready, runs O(version) and its static pods run the image tags of O(components).
-  - C(leavable) fails unless the node may be removed, which is when it is gone already, or unschedulable without a pod that would have to leave.
+  - C(leavable) fails unless the node may be removed, which is when it is gone already, or unschedulable without a pod
+    that would have to leave.
   - C(absent) removes the node object under the same condition.
-  - C(examined) says in RV(fit) whether the machine at hand still is this node. It changes nothing and does not fail when it is not.
+  - C(examined) says in RV(fit) whether the machine at hand still is this node. It changes nothing and does not fail
+    when it is not.
 options:
   name:
     description: Name of the node.
@@ -125,10 +127,12 @@ class Node:
             return "its kubelet is %s, not %s" % (version or "of no known version", self.args["version"])
         if not self.args["components"]:
             return ""
-        pods = self.kubectl.get("pods", "-n", "kube-system", "--field-selector", "spec.nodeName=" + self.name).get("items", [])
+        pods = self.kubectl.get("pods", "-n", "kube-system", "--field-selector",
+                                "spec.nodeName=" + self.name).get("items", [])
         found = {pod["metadata"]["name"]: pod for pod in pods}
         return "; ".join(filter(None, (
-            component(found.get("%s-%s" % (name, self.name)), name, tag) for name, tag in sorted(self.args["components"].items()))))
+            component(found.get("%s-%s" % (name, self.name)), name, tag) for name,
+            tag in sorted(self.args["components"].items()))))
 
     def wait(self, missing, seconds):
         """Repeat missing until it says nothing or seconds have passed; return its last answer."""
@@ -143,7 +147,8 @@ class Node:
         """Wait until the node is ready."""
         why = self.wait(self.missing, 0 if self.check else self.args["timeout"])
         if why and not self.check:
-            raise Failure("node %s is not ready: not within %d s: %s" % (self.name, self.args["timeout"], clean(why, 1000)),
+            raise Failure("node %s is not ready: not within %d s: %s"
+                          % (self.name, self.args["timeout"], clean(why, 1000)),
                           "Look at `journalctl -u kubelet` and `crictl ps -a` on the node")
         return why
 

@@ -7,8 +7,8 @@ DOCUMENTATION = r"""
 module: kaas_node_info
 short_description: Reads what the roles want to know about a node in one task
 description:
-  - Answers in one task what would need a dozen (host name, swap, modules, kernel settings, what the image carries, which
-    programs are there), so that the tasks that are not needed can be skipped without asking the node again.
+  - Answers in one task what would need a dozen (host name, swap, modules, kernel settings, what the image carries,
+    which programs are there), so that the tasks that are not needed can be skipped without asking the node again.
   - Takes the place of fact gathering, which is off.
 options:
   root:
@@ -34,7 +34,8 @@ options:
     type: path
     default: /etc/kubernetes/kaas/state.json
   versions:
-    description: Programs that are asked for their version, at the same time. An upgrade in place leaves others than the image carried.
+    description: Programs that are asked for their version, at the same time. An upgrade in place leaves others than the
+      image carried.
     type: list
     elements: str
     default: []
@@ -211,7 +212,8 @@ def look(node, args):
         "hostname": node.text("proc/sys/kernel/hostname").strip(),
         "swap": [line.split()[0] for line in node.text("proc/swaps").splitlines()[1:] if line.strip()],
         "modules_missing": [name for name in args["modules"] if not node.has_module(name)],
-        "sysctls_differing": sorted(name for name, value in args["sysctls"].items() if node.sysctl(name) != " ".join(str(value).split())),
+        "sysctls_differing": sorted(
+            name for name, value in args["sysctls"].items() if node.sysctl(name) != " ".join(str(value).split())),
         "programs_missing": [name for name in args["programs"] if node.program(name) is None],
         "release": node.release(),
         "versions": node.versions(args["versions"]),

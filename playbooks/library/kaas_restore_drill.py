@@ -7,12 +7,15 @@ DOCUMENTATION = r"""
 module: kaas_restore_drill
 short_description: Starts etcd and an API server on restored data, and asks them
 description:
-  - It is for a machine that is there for nothing else, on which M(kaas_etcd_restore) has put restored data in its place. What was done is in
-    O(dir), so a run that was cut off is continued by running again, and a run after the last one changes nothing.
+  - It is for a machine that is there for nothing else, on which M(kaas_etcd_restore) has put restored data in its
+    place. What was done is in O(dir), so a run that was cut off is continued by running again, and a run after the last
+    one changes nothing.
   - C(etcd) has kubeadm make certificates and the static pod of etcd, starts the kubelet and waits until etcd answers.
-  - C(count) counts the keys in etcd and looks with which keys Secrets are encrypted. No API server has written to etcd by then.
+  - C(count) counts the keys in etcd and looks with which keys Secrets are encrypted. No API server has written to etcd
+    by then.
   - C(api) has kubeadm make the static pod of the API server and waits until it is ready.
-  - C(ask) lists namespaces, nodes and CRDs through the API, has it decrypt every Secret, and writes C(answer.json) for the director.
+  - C(ask) lists namespaces, nodes and CRDs through the API, has it decrypt every Secret, and writes C(answer.json) for
+    the director.
 options:
   action:
     description: What to do.
@@ -88,12 +91,14 @@ import time
 import urllib.parse
 
 from ansible.module_utils.basic import AnsibleModule
-from ansible.module_utils.kaas import Failure, Kubectl, api_ready, clean, kubeadm_says, local_etcd, read_json, run, wait_for, write_atomically
+from ansible.module_utils.kaas import (
+    Failure, Kubectl, api_ready, clean, kubeadm_says, local_etcd, read_json, run, wait_for, write_atomically)
 from ansible.module_utils.kaas_contents import PREFIX, contents
 
 PAUSE = 1.0
 PAGE = 500
-# Seconds that requests are tried again: an API server that cannot decrypt a Secret answers as one that is not ready yet.
+# Seconds that requests are tried again: an API server that cannot decrypt a Secret answers as one that is not ready
+# yet.
 PATIENCE = 60
 ENCRYPTED = b"k8s:enc:"
 
@@ -126,7 +131,8 @@ class Drill:
 
     def phase(self, *words):
         """Have kubeadm do a phase of init."""
-        rc, out, err = run([self.args["kubeadm"], "init", "phase", *words, "--config", self.conf("kaas", "init.yaml")], timeout=120)
+        rc, out, err = run([self.args["kubeadm"], "init", "phase", *words, "--config", self.conf("kaas", "init.yaml")],
+                           timeout=120)
         if rc != 0:
             raise Failure("kubeadm init phase %s failed: %s" % (" ".join(words), kubeadm_says(out, err)), rc=rc)
 
@@ -144,7 +150,8 @@ class Drill:
         if not self.needed("etcd"):
             return
         if not self.restore or not os.path.isdir(os.path.join(self.args["data_dir"], "member")):
-            raise Failure("no backup was restored on this machine", "Make the drill with: directorctl backup drill CLUSTER")
+            raise Failure("no backup was restored on this machine",
+                          "Make the drill with: directorctl backup drill CLUSTER")
         began = time.monotonic()
         self.phase("certs", "all")
         self.phase("kubeconfig", "super-admin")
@@ -152,7 +159,8 @@ class Drill:
         for words in (("daemon-reload",), ("enable", "kubelet.service"), ("restart", "kubelet.service")):
             rc, out, err = run([self.args["systemctl"], *words], timeout=120)
             if rc != 0:
-                raise Failure("the kubelet does not start: %s" % clean(err or out, 500), "Look at `journalctl -u kubelet`", rc=rc)
+                raise Failure("the kubelet does not start: %s" % clean(err or out, 500),
+                              "Look at `journalctl -u kubelet`", rc=rc)
 
         def answers():
             return local_etcd(self.args["etcdctl"], self.args["kubernetes_dir"], 10, "endpoint", "health")[0] == 0
@@ -189,7 +197,8 @@ class Drill:
             return
         began = time.monotonic()
         self.phase("control-plane", "apiserver")
-        if not wait_for(lambda: api_ready(self.args["server"], self.conf("pki", "ca.crt")), self.args["timeout"], pause=PAUSE):
+        if not wait_for(lambda: api_ready(self.args["server"], self.conf("pki", "ca.crt")), self.args["timeout"],
+                        pause=PAUSE):
             raise Failure("no API server is ready on the restored data after %d s" % self.args["timeout"],
                           "Look at `crictl ps -a` and `crictl logs` on the machine")
         self.done("api", began)
@@ -203,7 +212,8 @@ class Drill:
         crds = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
         answer = {
             "version": json.loads(kubectl.do("get", "--raw", "/version"))["gitVersion"],
-            "namespaces": sorted(names(kubectl, "/api/v1/namespaces")), "nodes": sorted(names(kubectl, "/api/v1/nodes")),
+            "namespaces": sorted(names(kubectl, "/api/v1/namespaces")),
+            "nodes": sorted(names(kubectl, "/api/v1/nodes")),
             "crds": sorted(names(kubectl, crds)), "secrets": len(names(kubectl, "/api/v1/secrets")),
         }
         self.done("ask", began, api=answer)
@@ -217,7 +227,8 @@ def names(kubectl, path):
     """Return the names of all objects at the path, page by page. An object that cannot be decrypted fails the page."""
     found, token = [], ""
     while True:
-        page = json.loads(kubectl.do("get", "--raw", "%s?limit=%d&continue=%s" % (path, PAGE, urllib.parse.quote(token)),
+        page = json.loads(kubectl.do("get", "--raw",
+                                     "%s?limit=%d&continue=%s" % (path, PAGE, urllib.parse.quote(token)),
                                      what="the list of %s of the restored API" % path.rsplit("/", 1)[1]))
         found += [item["metadata"]["name"] for item in page.get("items") or []]
         token = page.get("metadata", {}).get("continue") or ""

@@ -7,11 +7,12 @@ DOCUMENTATION = r"""
 module: kaas_tokens
 short_description: Changes the keys that sign service account tokens, and looks for tokens of former keys
 description:
-  - C(write) writes the key that signs and the public keys whose tokens the API server accepts. It refuses to take the key away that the master
-    signs with, since all its tokens would be refused at once. It restarts nothing.
+  - C(write) writes the key that signs and the public keys whose tokens the API server accepts. It refuses to take the
+    key away that the master signs with, since all its tokens would be refused at once. It restarts nothing.
   - C(served) waits until the API server of this master publishes exactly the keys of the file and signs with the first.
-  - C(unused) fails while a token of a former key may be in use. It looks at Secrets with tokens, at pods whose tokens may be older than the key
-    of this master, and at the API server's own count of tokens that should have been renewed. It changes nothing.
+  - C(unused) fails while a token of a former key may be in use. It looks at Secrets with tokens, at pods whose tokens
+    may be older than the key of this master, and at the API server's own count of tokens that should have been renewed.
+    It changes nothing.
 options:
   action:
     description: What to do.
@@ -141,7 +142,8 @@ class Tokens:
         rc, public, _ = run([self.args["openssl"], "pkey", "-pubout"], stdin=key, timeout=60)
         if rc == 0 and not set(ids(public)) <= set(ids(self.args["public"])):
             raise Failure("the master signs service account tokens with a key that the director does not have",
-                          "The director was restored from a backup that is older than the key: restore a newer one. The key is %s" % self.file("sa.key"))
+                          "The director was restored from a backup that is older than the key: restore a newer one. "
+                          "The key is %s" % self.file("sa.key"))
 
     def served(self):
         """Wait until the API server publishes the keys and signs with the first."""
@@ -162,7 +164,8 @@ class Tokens:
             seen[:] = [err or "it signs with another key"]
             return signer(out) == wanted[0]
         if not wait_for(look, self.args["timeout"], pause=PAUSE):
-            raise Failure("the API server at %s does not use its keys within %d s: %s" % (self.args["server"], self.args["timeout"], seen[0]),
+            raise Failure("the API server at %s does not use its keys within %d s: %s"
+                          % (self.args["server"], self.args["timeout"], seen[0]),
                           "Look at `crictl ps -a` and the log of kube-apiserver on this master, and run again")
 
     def unused(self):
@@ -172,21 +175,25 @@ class Tokens:
         present, now = ids(self.read("sa.pub"))[0], time.time()
         kept = self.kept(present)
         if kept:
-            raise Failure("tokens of a former key are kept in these Secrets: %s" % some(kept), "Have them made again, and retry the step")
+            raise Failure("tokens of a former key are kept in these Secrets: %s" % some(kept),
+                          "Have them made again, and retry the step")
         young, until = self.young(os.stat(self.file("sa.key")).st_mtime, now)
         if young:
-            raise Failure("tokens of a former key may be in use until %s: %s" % (time.strftime("%H:%M:%S UTC", time.gmtime(until)), some(young)),
+            raise Failure("tokens of a former key may be in use until %s: %s"
+                          % (time.strftime("%H:%M:%S UTC", time.gmtime(until)), some(young)),
                           "Wait, or restart these pods")
         before = self.stale()
         time.sleep(self.args["quiet"])
         taken = self.stale() - before
         if taken > 0:
-            raise Failure("tokens of a former key are in use: the API server took %d of them within %d s" % (taken, self.args["quiet"]),
+            raise Failure("tokens of a former key are in use: the API server took %d of them within %d s"
+                          % (taken, self.args["quiet"]),
                           "Its audit log names who uses stale tokens (authentication.k8s.io/stale-token)")
 
     def kept(self, present):
         """Return the Secrets whose tokens another key has signed."""
-        secrets = json.loads(self.server.answer("get", "secrets", "--all-namespaces", "--field-selector=type=kubernetes.io/service-account-token",
+        secrets = json.loads(self.server.answer("get", "secrets", "--all-namespaces",
+                                                "--field-selector=type=kubernetes.io/service-account-token",
                                          "--output=json"))["items"]
         kept = []
         for item in secrets:
@@ -203,7 +210,8 @@ class Tokens:
         young, until = [], 0.0
         for pod in json.loads(self.server.answer("get", "pods", "--all-namespaces", "--output=json"))["items"]:
             lives = [source["serviceAccountToken"].get("expirationSeconds") or TOKEN
-                     for volume in pod["spec"].get("volumes") or [] for source in (volume.get("projected") or {}).get("sources") or []
+                     for volume in pod["spec"].get("volumes") or []
+                     for source in (volume.get("projected") or {}).get("sources") or []
                      if source.get("serviceAccountToken")]
             if not lives or pod.get("status", {}).get("phase") in ("Succeeded", "Failed"):
                 continue

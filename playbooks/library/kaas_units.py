@@ -8,8 +8,9 @@ module: kaas_units
 short_description: Has systemd units enabled, running, and running with their present configuration
 description:
   - Handles a list of units in one task.
-  - A unit that became active before the newest of its O(units[].reads) files was written is restarted, or reloaded when it is of
-    O(units[].reload). A unit whose own file has changed is read again before. Unlike a handler this also happens when the run that wrote the file was cut off before it could notify anything.
+  - A unit that became active before the newest of its O(units[].reads) files was written is restarted, or reloaded when
+    it is of O(units[].reload). A unit whose own file has changed is read again before. Unlike a handler this also
+    happens when the run that wrote the file was cut off before it could notify anything.
 options:
   units:
     description: The units.
@@ -39,11 +40,13 @@ options:
         type: bool
         default: true
       written:
-        description: Whether a task before this one writes the unit's file. In check mode the unit need not be there then.
+        description: Whether a task before this one writes the unit's file. In check mode the unit need not be there
+          then.
         type: bool
         default: false
       signal:
-        description: Signal by which a unit that should not run is told to end by itself, before it is stopped after half a minute.
+        description: Signal by which a unit that should not run is told to end by itself, before it is stopped after
+          half a minute.
         type: str
   systemctl:
     description: The program.
@@ -138,7 +141,8 @@ class Units:
                 self.act("start", name)
                 return
             raise Failure("unit %s is not there (%s)" % (name, has.get("LoadState")), "The node image has to carry it")
-        if unit["enabled"] and has.get("UnitFileState") not in ("enabled", "enabled-runtime", "static", "alias", "indirect", "generated"):
+        if unit["enabled"] and has.get("UnitFileState") not in ("enabled", "enabled-runtime", "static", "alias",
+                                                                "indirect", "generated"):
             self.act("enable", name)
         if has.get("NeedDaemonReload") == "yes":
             self.did.append("daemon-reload")
@@ -146,7 +150,8 @@ class Units:
                 self.call("daemon-reload")
         if has.get("ActiveState") not in RUNS:
             self.act("start", name)
-        # A reload leaves the time at which the unit became active as it was, and changes the time of its last change of state.
+        # A reload leaves the time at which the unit became active as it was, and changes the time of its last change of
+        # state.
         elif older(has, unit["reads"], "StateChange" if unit["reload"] else "ActiveEnter"):
             self.act("reload" if unit["reload"] else "restart", name)
 
@@ -160,7 +165,8 @@ def older(has, paths, what):
     # The file's change time, not its modification time, which copies may set back.
     now, mono = time.time(), time.clock_gettime(time.CLOCK_MONOTONIC)
     # That of a link counts, too: it may lead to an older file now.
-    return any(max(os.stat(path).st_ctime, os.lstat(path).st_ctime) - now + mono > since for path in paths if os.path.exists(path))
+    return any(max(os.stat(path).st_ctime, os.lstat(path).st_ctime) - now + mono > since for path in paths
+               if os.path.exists(path))
 
 
 def main():

@@ -7,14 +7,17 @@ DOCUMENTATION = r"""
 module: kaas_upgrade
 short_description: Upgrades what kubeadm looks after, and continues with what was begun
 description:
-  - Looks at what really runs (the cluster's configuration, the images in the static pods' manifests, the kubelets' versions, the addons)
-    and not at markers, so a half-done upgrade is simply gone on with and a finished one is left alone.
-  - C(master) runs C(kubeadm upgrade apply) until the first master of the cluster is through, on all further ones C(kubeadm upgrade node).
-    kubeadm upgrades CoreDNS and kube-proxy with the last of them.
+  - Looks at what really runs (the cluster's configuration, the images in the static pods' manifests, the kubelets'
+    versions, the addons) and not at markers, so a half-done upgrade is simply gone on with and a finished one is left
+    alone.
+  - C(master) runs C(kubeadm upgrade apply) until the first master of the cluster is through, on all further ones
+    C(kubeadm upgrade node). kubeadm upgrades CoreDNS and kube-proxy with the last of them.
   - C(worker) runs C(kubeadm upgrade node) while the node's kubelet is not of the version.
-  - C(config) uploads the cluster's configuration when versions or image tags in it are others. It has to run before C(master), since
-    kubeadm takes the tags of etcd and CoreDNS from there, and before a master of a newer version joins.
-  - With C(config), API servers of a cluster begin to check the kubelets' certificates when each of its kubelets shows one of the cluster's CA, and not before.
+  - C(config) uploads the cluster's configuration when versions or image tags in it are others. It has to run before
+    C(master), since kubeadm takes the tags of etcd and CoreDNS from there, and before a master of a newer version
+    joins.
+  - With C(config), API servers of a cluster begin to check the kubelets' certificates when each of its kubelets shows
+    one of the cluster's CA, and not before.
   - C(mend) puts a static pod's manifest back that kubeadm had moved away when it was cut off.
   - kubeadm holds a lock that outlives this module, as with M(kaas_kubeadm).
 options:
@@ -38,7 +41,8 @@ options:
     description: kubeadm's configuration for C(init), for C(config).
     type: str
   keep_version:
-    description: Leave the version in the cluster's configuration as it is, because C(kubeadm upgrade apply) is to change it.
+    description: Leave the version in the cluster's configuration as it is, because C(kubeadm upgrade apply) is to
+      change it.
     type: bool
     default: false
   etcd_tag:
@@ -166,7 +170,8 @@ class Upgrade:
         """Return the cluster's configuration as kubeadm keeps it."""
         found = self.kubectl.find("configmap", "kubeadm-config", "kube-system")
         if found is None:
-            raise Failure("the cluster has no kubeadm-config in kube-system", "Upload it with `kubeadm init phase upload-config kubeadm`")
+            raise Failure("the cluster has no kubeadm-config in kube-system",
+                          "Upload it with `kubeadm init phase upload-config kubeadm`")
         return found["data"]["ClusterConfiguration"]
 
     def manifests(self):
@@ -175,7 +180,8 @@ class Upgrade:
         for name in COMPONENTS:
             wanted = self.args["etcd_tag"] if name == "etcd" else self.args["version"]
             try:
-                with open(os.path.join(self.args["kubernetes_dir"], "manifests", name + ".yaml"), encoding="utf-8") as file:
+                with open(os.path.join(self.args["kubernetes_dir"], "manifests", name + ".yaml"),
+                          encoding="utf-8") as file:
                     found = IMAGE.findall(file.read())
             except FileNotFoundError:
                 found = []
@@ -186,7 +192,8 @@ class Upgrade:
     def addons(self):
         """Return which addons are not of the wanted version."""
         wrong = []
-        for kind, name, wanted in (("daemonset", "kube-proxy", self.args["version"]), ("deployment", "coredns", self.args["coredns_tag"])):
+        for kind, name, wanted in (("daemonset", "kube-proxy", self.args["version"]),
+                                   ("deployment", "coredns", self.args["coredns_tag"])):
             found = self.kubectl.find(kind, name, "kube-system")
             tags = [tag(item["image"]) for item in found["spec"]["template"]["spec"]["containers"]] if found else []
             if found and wanted and wanted not in tags:
@@ -206,7 +213,8 @@ class Upgrade:
             return
         if not self.check:
             raise Failure("kubeadm on the node is %s, not %s" % (clean(out or err, 200), self.args["version"]),
-                          "Name where the release's programs are (release_binaries_url, release_binaries), or make the node from its image")
+                          "Name where the release's programs are (release_binaries_url, release_binaries), or make the "
+                          "node from its image")
 
     def call(self, *argv, patience=1):
         """Run kubeadm."""
@@ -216,7 +224,8 @@ class Upgrade:
         rc, out, err = run([self.args["kubeadm"]] + list(argv), timeout=patience * self.args["timeout"],
                            pass_fds=() if self.lock_fd is None else (self.lock_fd,))
         if rc != 0:
-            raise Failure("%s failed: %s" % (self.did[-1], kubeadm_says(out, err)), "Mend what the message names and run again: it continues where it stopped",
+            raise Failure("%s failed: %s" % (self.did[-1], kubeadm_says(out, err)),
+                          "Mend what the message names and run again: it continues where it stopped",
                           rc=rc, stdout=clean(out), stderr=clean(err))
 
     # actions
@@ -240,7 +249,8 @@ class Upgrade:
         if self.why:
             self.program()
             # Five parts that kubeadm waits for, each of which has the whole time.
-            self.call("upgrade", verb, *(["--yes"] if verb == "apply" else []), "--config", self.args["config"], patience=5)
+            self.call("upgrade", verb, *(["--yes"] if verb == "apply" else []), "--config", self.args["config"],
+                      patience=5)
 
     def worker(self):
         """Upgrade what kubeadm looks after on a worker."""
@@ -254,7 +264,8 @@ class Upgrade:
         """Upload the cluster's configuration."""
         args, document = self.args, self.cluster()
         known = field(document, "kubernetesVersion")
-        for what, have, wanted in (("kubernetesVersion", known, args["version"]), ("etcd", field(document, "etcd", "local", "imageTag"), args["etcd_tag"]),
+        for what, have, wanted in (("kubernetesVersion", known, args["version"]),
+                                   ("etcd", field(document, "etcd", "local", "imageTag"), args["etcd_tag"]),
                                    ("coredns", field(document, "dns", "imageTag"), args["coredns_tag"])):
             if wanted and have != wanted:
                 self.why.append("%s is %s" % (what, have or "not set"))
@@ -274,7 +285,8 @@ class Upgrade:
         """Say whether every kubelet of the cluster shows a certificate of its CA; one that cannot be asked does not."""
         ca_file = os.path.join(self.args["kubernetes_dir"], "pki", "ca.crt")
         nodes = self.kubectl.get("nodes").get("items", [])
-        addresses = [[item["address"] for item in node.get("status", {}).get("addresses", []) if item["type"] == "InternalIP"] for node in nodes]
+        addresses = [[item["address"] for item in node.get("status", {}).get("addresses", [])
+                      if item["type"] == "InternalIP"] for node in nodes]
         return all(found and signed(found[0], ca_file) for found in addresses)
 
     def mend(self):
@@ -309,7 +321,8 @@ def main():
             "kubeadm": {"type": "str", "default": "kubeadm"},
             "lock_file": {"type": "path", "default": "/run/lock/kaas-kubeadm.lock"},
         }),
-        required_if=[("action", "master", ("config", "name", "version")), ("action", "worker", ("config", "name", "version")),
+        required_if=[("action", "master", ("config", "name", "version")),
+                     ("action", "worker", ("config", "name", "version")),
                      ("action", "config", ("content", "version"))],
         supports_check_mode=True)
     args = module.params

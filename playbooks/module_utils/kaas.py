@@ -37,7 +37,8 @@ class Failure(Exception):
 
 
 def clean(text, limit=4000):
-    """Return the end of text, at most limit characters, without bootstrap tokens, certificate keys and progress dots."""
+    """Return the end of text, at most limit characters, without bootstrap tokens, certificate keys and progress
+    dots."""
     text = CERTIFICATE_KEY.sub("<key>", TOKEN.sub("<token>", text or "")).strip()
     return text if len(text) <= limit else "..." + text[-limit:]
 
@@ -50,8 +51,8 @@ def run(argv, stdin=None, timeout=None, env=None, pass_fds=()):
         environment.update(env)
     try:
         # Arguments are a list and no shell is involved.
-        done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True,
-                              timeout=timeout, env=environment, pass_fds=pass_fds, check=False)
+        done = subprocess.run(argv, input=stdin, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, timeout=timeout, env=environment, pass_fds=pass_fds, check=False)
     except subprocess.TimeoutExpired as err:
         def text(data):
             return data.decode("utf-8", "replace") if isinstance(data, bytes) else (data or "")
@@ -80,7 +81,8 @@ def trusting(ca_file):
 
 def api_status(url, ca_file, timeout=10):
     """Return the HTTP status that url answers, 0 when nothing answers with a certificate that ca_file signed."""
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=trusting(ca_file)))
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}),
+                                         urllib.request.HTTPSHandler(context=trusting(ca_file)))
     try:
         with opener.open(url, timeout=timeout) as answer:
             return answer.status
@@ -91,7 +93,8 @@ def api_status(url, ca_file, timeout=10):
 
 
 def api_ready(server, ca_file):
-    """Say whether the API server is ready. One that does not let strangers ask counts as ready when it answers at all."""
+    """Say whether the API server is ready. One that does not let strangers ask counts as ready when it answers at
+    all."""
     if not os.path.exists(ca_file):
         return False
     return api_status(server.rstrip("/") + "/readyz", ca_file) in (200, 401, 403)
@@ -198,10 +201,12 @@ def no_cluster_yet(module):
 class Kubectl:
     """kubectl with one kubeconfig; every call is retried while the API server is not reachable, until the deadline."""
 
-    GONE = ("connection refused", "was refused", "i/o timeout", "TLS handshake timeout", "EOF", "etcdserver: request timed out",
+    GONE = ("connection refused", "was refused", "i/o timeout", "TLS handshake timeout", "EOF",
+            "etcdserver: request timed out",
             "etcdserver: leader changed", "connection reset", "context deadline exceeded", "net/http: request canceled",
             "the server is currently unable to handle the request", "ServiceUnavailable", "too many requests",
-            "unable to return a response in the time allotted", "no route to host", "http2: client connection lost", "InternalError",
+            "unable to return a response in the time allotted", "no route to host", "http2: client connection lost",
+            "InternalError",
             # The administrator may do everything: an API server that says otherwise has not read its rules yet.
             'forbidden: User "kubernetes-admin" cannot')
 
@@ -212,7 +217,8 @@ class Kubectl:
 
     @classmethod
     def of(cls, args, more=0):
-        """Return a Kubectl for the arguments of cluster_args, with a deadline that many seconds later than their timeout."""
+        """Return a Kubectl for the arguments of cluster_args, with a deadline that many seconds later than their
+        timeout."""
         return cls(args["kubectl"], args["kubeconfig"], args["timeout"] + more)
 
     def get(self, *argv):
@@ -242,7 +248,8 @@ class Kubectl:
                    timeout=min(self.left(), timeout) if timeout else self.left())
 
     def do(self, *argv, stdin=None, what="", env=None, fine=(0,)):
-        """Run kubectl, again while only the way to the server fails, and return stdout; raise Failure when its code is none of fine."""
+        """Run kubectl, again while only the way to the server fails, and return stdout; raise Failure when its code is
+        none of fine."""
         while True:
             rc, out, err = self.call(*argv, stdin=stdin, env=env)
             if rc in fine:
@@ -250,6 +257,6 @@ class Kubectl:
             passing = self.passing(rc, err)
             if not passing or self.over():
                 raise Failure("%s failed: %s" % (what or "kubectl " + " ".join(argv), clean(err or out, 1500)),
-                              "The API server did not answer in time: look at `crictl ps -a` on a master" if passing else "",
-                              rc=rc, stderr=clean(err))
+                              "The API server did not answer in time: look at `crictl ps -a` on a master" if passing
+                              else "", rc=rc, stderr=clean(err))
             self.sleep(min(3.0, self.left()))

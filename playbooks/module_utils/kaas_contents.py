@@ -11,7 +11,8 @@ MOST = 2000
 
 
 def resource(key):
-    """Return the resource of a key below /registry/ and the rest of the key. Groups have a dot, and services two parts."""
+    """Return the resource of a key below /registry/ and the rest of the key. Groups have a dot, and services two
+    parts."""
     first, _, rest = key[len(PREFIX):].partition("/")
     if "." in first or first == "services":
         second, _, rest = rest.partition("/")

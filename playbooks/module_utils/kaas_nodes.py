@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from ansible.module_utils.kaas import Failure
 
-# Who cordoned a node: a drain that is cut off leaves it, so that the next one knows that it may uncordon the node when it fails.
+# Who cordoned a node: a drain that is cut off leaves it, so that the next one knows that it may uncordon the node when
+# it fails.
 CORDONED_BY = "director.kaas/cordoned-by"
 MIRROR = "kubernetes.io/config.mirror"
 
@@ -47,7 +48,8 @@ def node_or_fail(kubectl, name):
     """Return the node; raise Failure when the cluster has none of that name."""
     node = kubectl.find("node", name)
     if node is None:
-        raise Failure("node %s is not in the cluster" % name, "It was deleted or has never joined: look at `kubectl get nodes`")
+        raise Failure("node %s is not in the cluster" % name,
+                      "It was deleted or has never joined: look at `kubectl get nodes`")
     return node
 
 

@@ -41,7 +41,8 @@ def signed_by(openssl, authorities, pem):
     with tempfile.NamedTemporaryFile("w", encoding="utf-8", suffix=".pem") as file:
         file.write(authorities)
         file.flush()
-        argv = [openssl, "verify", "-no_check_time", "-partial_chain", "-no-CApath", "-no-CAstore", "-CAfile", file.name]
+        argv = [openssl, "verify", "-no_check_time", "-partial_chain", "-no-CApath", "-no-CAstore", "-CAfile",
+                file.name]
         return run(argv, stdin=pem, timeout=60)[0] == 0
 
 
@@ -54,7 +55,8 @@ class OwnServer:
     """The API server of this master, asked once and past every balancer."""
 
     def __init__(self, kubectl, kubeconfig, server):
-        self.argv, self.server = [kubectl, "--kubeconfig=" + kubeconfig, "--server=" + server, "--request-timeout=30s"], server
+        self.argv, self.server = [kubectl, "--kubeconfig=" + kubeconfig, "--server=" + server,
+                                  "--request-timeout=30s"], server
 
     def ask(self, *argv, stdin=None):
         """Return (what it says, why it does not answer): one of both is empty."""
@@ -65,5 +67,6 @@ class OwnServer:
         """Return what it says, and fail if it does not answer."""
         out, err = self.ask(*argv, stdin=stdin)
         if err:
-            raise Failure("the API server at %s does not answer as it should: %s" % (self.server, err), "Look at `crictl ps -a` on the master")
+            raise Failure("the API server at %s does not answer as it should: %s" % (self.server, err),
+                          "Look at `crictl ps -a` on the master")
         return out

@@ -1,7 +1,8 @@
 # Copyright The director authors. SPDX-License-Identifier: Apache-2.0
 """Stands for etcdctl and the etcd behind it. Usage: fake_etcdctl.py DIRECTORY ARGUMENTS...
 
-"members" of DIRECTORY/cluster.json are the members; one with "down" does not answer. Without a majority that answers nothing is removed.
+"members" of DIRECTORY/cluster.json are the members; one with "down" does not answer. Without a majority that answers
+nothing is removed.
 """
 import fcntl
 import json
@@ -19,10 +20,12 @@ def main():
         with open(directory + "/calls", "a", encoding="utf-8") as calls:
             calls.write("etcdctl %s\n" % " ".join(words))
         if words[:2] == ["member", "list"]:
-            print(json.dumps({"members": [{key: value for key, value in member.items() if key != "down"} for member in members]}))
+            print(json.dumps({"members": [{key: value for key, value in member.items() if key != "down"}
+                                          for member in members]}))
         elif words[:2] == ["endpoint", "health"]:
             down = [member["clientURLs"][0] for member in members if member.get("down") and member.get("clientURLs")]
-            print(json.dumps([{"endpoint": url, "health": url not in down, "error": "context deadline exceeded" if url in down else ""}
+            print(json.dumps([{"endpoint": url, "health": url not in down,
+                               "error": "context deadline exceeded" if url in down else ""}
                               for url in endpoints]))
             sys.exit(1 if set(endpoints) & set(down) else 0)
         elif words[:1] == ["get"]:

@@ -1,8 +1,9 @@
 # Copyright The director authors. SPDX-License-Identifier: Apache-2.0
 """Stands for kubectl and the cluster behind it. Usage: fake_kubectl.py DIRECTORY ARGUMENTS...
 
-DIRECTORY/cluster.json holds the objects by kind, and what was applied. Evictions respect the budgets' disruptionsAllowed; a pod that is evicted is gone, or only
-marked when its node is in "dead". Every call is noted in DIRECTORY/calls, evictions with their options.
+DIRECTORY/cluster.json holds the objects by kind, and what was applied. Evictions respect the budgets'
+disruptionsAllowed; a pod that is evicted is gone, or only marked when its node is in "dead". Every call is noted in
+DIRECTORY/calls, evictions with their options.
 """
 import fcntl
 import json
@@ -43,7 +44,8 @@ def main():
             world["namespaces"] = [item for item in world.get("namespaces", []) if item["metadata"]["name"] != argv[2]]
             world["pods"] = [pod for pod in world["pods"] if pod["metadata"]["namespace"] != argv[2]]
         elif argv[0] == "delete" and argv[1] != "node":
-            world.get("applied", {}).pop("%s/%s" % (argv[1].rstrip("s") if argv[1] in world else argv[1], argv[2]), None)
+            world.get("applied", {}).pop("%s/%s" % (argv[1].rstrip("s") if argv[1] in world else argv[1], argv[2]),
+                                         None)
             world[argv[1]] = [item for item in world.get(argv[1], []) if item["metadata"]["name"] != argv[2]]
         elif argv[0] == "delete":
             world["nodes"] = [node for node in world["nodes"] if node["metadata"]["name"] != argv[2]]
@@ -76,7 +78,8 @@ def diff(world, text):
     """Say which objects of the manifest are not in the world as they stand there, in the words of diff -q."""
     spaces = [item["metadata"]["name"] for item in world.get("namespaces", [])]
     names = ["%s/%s" % (kind.lower(), name) for kind, name, part in objects(text)
-             if not (kind == "Namespace" and name in spaces) and world.get("applied", {}).get("%s/%s" % (kind.lower(), name)) != part]
+             if not (kind == "Namespace" and name in spaces)
+             and world.get("applied", {}).get("%s/%s" % (kind.lower(), name)) != part]
     return "\n".join("Files /tmp/LIVE/%s and /tmp/MERGED/%s differ" % (name, name) for name in names)
 
 
@@ -84,7 +87,8 @@ def apply(world, text):
     applied, lines = world.setdefault("applied", {}), []
     for kind, name, part in objects(text):
         key = "%s/%s" % (kind.lower(), name)
-        lines.append("%s %s" % (key, "unchanged" if applied.get(key) == part and kind != "PodDisruptionBudget" else "configured"))
+        lines.append("%s %s" % (key, "unchanged" if applied.get(key) == part and kind != "PodDisruptionBudget"
+                                else "configured"))
         applied[key] = part
         if kind == "Namespace":
             world.setdefault("namespaces", []).append({"metadata": {"name": name}})
@@ -92,8 +96,10 @@ def apply(world, text):
         elif key == "daemonset/probe":
             applied.pop(key)
             world["pods"] = [pod for pod in world["pods"] if pod["metadata"]["namespace"] != "kaas-check"] + [{
-                "metadata": {"name": "probe-" + node["metadata"]["name"], "namespace": "kaas-check"}, "spec": {"nodeName": node["metadata"]["name"]},
-                "status": {"podIP": "10.244.0.1", "conditions": [{"type": "Ready", "status": "True"}]}} for node in world["nodes"]]
+                "metadata": {"name": "probe-" + node["metadata"]["name"], "namespace": "kaas-check"},
+                "spec": {"nodeName": node["metadata"]["name"]},
+                "status": {"podIP": "10.244.0.1", "conditions": [{"type": "Ready",
+                                                                  "status": "True"}]}} for node in world["nodes"]]
     return "\n".join(lines)
 
 
@@ -111,7 +117,8 @@ def named(world, argv):
             return "", "(NotFound): %s not found" % missing[0]
         return "\n".join(words) if "name" in argv else json.loads(world["applied"][words[0]])["data"]["sha256"], ""
     return json.dumps({"items": [{"kind": word.split("/")[0], "metadata": {"name": word.split("/")[1]},
-                                  "status": {"desiredNumberScheduled": 1, "numberAvailable": 1, "availableReplicas": 1}} for word in words]}), ""
+                                  "status": {"desiredNumberScheduled": 1, "numberAvailable": 1, "availableReplicas": 1}}
+                                 for word in words]}), ""
 
 
 def get(world, argv):

@@ -32,7 +32,8 @@ load("module_utils/kaas_contents.py", "ansible.module_utils.kaas_contents")
 
 def run(module, args, check=False, path=""):
     """Run a module of library/ in a process of its own and return its answer."""
-    request = {"ANSIBLE_MODULE_ARGS": dict(args, _ansible_check_mode=check, _ansible_diff=True, _ansible_tmpdir=tempfile.gettempdir())}
+    request = {"ANSIBLE_MODULE_ARGS": dict(args, _ansible_check_mode=check, _ansible_diff=True,
+                                           _ansible_tmpdir=tempfile.gettempdir())}
     program = ("import sys; sys.dont_write_bytecode = True; sys.path.insert(0, %r); import support; "
                "m = support.load('library/%s.py', %r); m.main()" % (HERE, module, module))
     environment = dict(os.environ, PATH=path + os.pathsep + os.environ["PATH"])

@@ -30,7 +30,8 @@ apiserver) ca=pki/ca file=pki/apiserver ;;
 *) ca=pki/etcd/ca file=pki/etcd/server ;;
 esac
 cd %(root)s/kubernetes
-openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x -keyout $file.key -out $file.csr 2>/dev/null
+openssl req -new -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -subj /CN=x \\
+  -keyout $file.key -out $file.csr 2>/dev/null
 openssl x509 -req -in $file.csr -CA $ca.crt -CAkey $ca.key -CAcreateserial -days 365 -out $file.crt 2>/dev/null
 """ % {"root": self.root}, 0o755)
         self.write("bin/systemctl", """#!/bin/sh
@@ -44,25 +45,28 @@ esac
 
     def openssl(self, *argv):
         """Run openssl."""
-        subprocess.run(["openssl"] + list(argv), check=True, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(["openssl"] + list(argv), check=True, cwd=self.root, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
 
     def authority(self, name):
         """Make an authority of ten years."""
-        self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=" + name.replace("/", "-"),
-                     "-days", "3650", "-keyout", name + ".key", "-out", name + ".crt")
+        self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                     "/CN=" + name.replace("/", "-"), "-days", "3650", "-keyout", name + ".key", "-out", name + ".crt")
 
     def leaf(self, authority, name, days):
         """Make a certificate."""
-        self.openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=" + os.path.basename(name),
-                     "-keyout", name + ".key", "-out", name + ".csr")
-        self.openssl("x509", "-req", "-in", name + ".csr", "-CA", authority + ".crt", "-CAkey", authority + ".key", "-CAcreateserial",
-                     "-days", str(days), "-out", name + ".crt")
+        self.openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                     "/CN=" + os.path.basename(name), "-keyout", name + ".key", "-out", name + ".csr")
+        self.openssl("x509", "-req", "-in", name + ".csr", "-CA", authority + ".crt", "-CAkey", authority + ".key",
+                     "-CAcreateserial", "-days", str(days), "-out", name + ".crt")
 
     def certs(self, action, check=False, **args):
         """Run the module."""
         answer = run("kaas_certs", dict({
-            "action": action, "kubernetes_dir": self.path("kubernetes"), "kubelet_dir": self.path("kubelet"), "timeout": 5,
-            "config": self.path("certs.yaml"), "node": "m1", "before": int(time.time()) + 30 * 86400}, **args), check=check, path=self.bin)
+            "action": action, "kubernetes_dir": self.path("kubernetes"), "kubelet_dir": self.path("kubelet"),
+            "timeout": 5,
+            "config": self.path("certs.yaml"), "node": "m1", "before": int(time.time()) + 30 * 86400}, **args),
+                     check=check, path=self.bin)
         self.assertFalse(answer.get("failed"), answer)
         return answer
 
@@ -138,25 +142,29 @@ esac
     def test_read(self):
         """Certificates are read, and no key."""
         answer = self.certs("read")
-        self.assertEqual([item["name"] for item in answer["certificates"]], ["apiserver.crt", "ca.crt", "ca.crt", "server.crt", "front-proxy-ca.crt"])
+        self.assertEqual([item["name"] for item in answer["certificates"]],
+                         ["apiserver.crt", "ca.crt", "ca.crt", "server.crt", "front-proxy-ca.crt"])
         self.assertNotIn("PRIVATE", str(answer))
 
     def test_kubelet(self):
-        """The kubelet's certificates are signed by the cluster's authority for what the node is, and put in place while it is stopped."""
+        """The kubelet's certificates are signed by the cluster's authority for what the node is, and put in place while
+        it is stopped."""
         self.leaf("kubernetes/pki/ca", "kubelet/pki/old", 5)
         for kind in ("client", "server"):
             with open(self.path("kubelet/pki/first-%s.pem" % kind), "w", encoding="utf-8") as file:
                 file.write(self.read("kubelet/pki/old.crt") + self.read("kubelet/pki/old.key"))
-            os.symlink(self.path("kubelet/pki/first-%s.pem" % kind), self.path("kubelet/pki/kubelet-%s-current.pem" % kind))
+            os.symlink(self.path("kubelet/pki/first-%s.pem" % kind),
+                       self.path("kubelet/pki/kubelet-%s-current.pem" % kind))
         requests = self.certs("request")["requests"]
         self.assertEqual(sorted(requests), ["client", "server"])
         signed = self.certs("sign", requests=requests, address="10.0.0.1", validity=600)["certificates"]
-        text = subprocess.run(["openssl", "x509", "-noout", "-text"], input=signed["server"], check=True, universal_newlines=True,
-                              stdout=subprocess.PIPE).stdout
-        for part in ("DNS:m1, IP Address:10.0.0.1", "O = system:nodes, CN = system:node:m1", "TLS Web Server Authentication"):
+        text = subprocess.run(["openssl", "x509", "-noout", "-text"], input=signed["server"], check=True,
+                              universal_newlines=True, stdout=subprocess.PIPE).stdout
+        for part in ("DNS:m1, IP Address:10.0.0.1", "O = system:nodes, CN = system:node:m1",
+                     "TLS Web Server Authentication"):
             self.assertIn(part, text)
-        ends = subprocess.run(["openssl", "x509", "-noout", "-enddate"], input=signed["client"], check=True, universal_newlines=True,
-                              stdout=subprocess.PIPE).stdout.strip().partition("=")[2]
+        ends = subprocess.run(["openssl", "x509", "-noout", "-enddate"], input=signed["client"], check=True,
+                              universal_newlines=True, stdout=subprocess.PIPE).stdout.strip().partition("=")[2]
         self.assertLess(abs(ssl.cert_time_to_seconds(ends) - time.time() - 600), 60)
         self.certs("install", certificates=signed)
         current = self.read("kubelet/pki/kubelet-client-current.pem")
@@ -173,7 +181,8 @@ esac
 
     def test_sign_refuses(self):
         """Nothing is signed for a name that is no node."""
-        answer = run("kaas_certs", {"action": "sign", "kubernetes_dir": self.path("kubernetes"), "node": "m1,DNS:x", "address": "10.0.0.1",
+        answer = run("kaas_certs", {"action": "sign", "kubernetes_dir": self.path("kubernetes"), "node": "m1,DNS:x",
+                                    "address": "10.0.0.1",
                                     "requests": {"client": "x"}})
         self.assertTrue(answer["failed"])
         self.assertIn("is no node", answer["msg"])

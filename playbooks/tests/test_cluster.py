@@ -11,12 +11,15 @@ class Apply(Case):
     def ensure(self, check=False, **args):
         self.write("admin.conf", "")
         return run("kaas_apply", dict({
-            "manifest": "kind: X\n", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 1}, **args), check=check)
+            "manifest": "kind: X\n", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"),
+            "timeout": 1}, **args), check=check)
 
     DIFFERS = """
         cat >/dev/null
         case "$*" in
-        *diff*) echo "Files /tmp/LIVE-1/v1.ConfigMap.kube-system.a and /tmp/MERGED-2/v1.ConfigMap.kube-system.a differ"; exit 1 ;;
+        *diff*)
+            name=v1.ConfigMap.kube-system.a
+            echo "Files /tmp/LIVE-1/$name and /tmp/MERGED-2/$name differ"; exit 1 ;;
         *) printf 'configmap/a configured\\nb/y configured\\n' ;;
         esac
         """
@@ -27,7 +30,9 @@ class Apply(Case):
         self.assertIn("apply", self.calls()[-1])
 
     def test_does_not_believe_apply(self):
-        self.program("kubectl", "cat >/dev/null; case \"$*\" in *diff*) ;; *) echo 'poddisruptionbudget.policy/a configured' ;; esac")
+        self.program("kubectl",
+                     "cat >/dev/null; case \"$*\" in *diff*) ;; *) echo 'poddisruptionbudget.policy/a configured' ;; "
+                     "esac")
         self.assertFalse(self.ensure()["changed"])
         self.assertFalse([call for call in self.calls() if "apply" in call])
 
@@ -42,7 +47,10 @@ class Apply(Case):
             case "$*" in
             *"get configmap"*) cat %(r)s/digest 2>/dev/null || exit 1 ;;
             *"get -o name"*) test ! -e %(r)s/gone ;;
-            *apply*) cat > %(r)s/stdin; sed -n 's/.*"sha256": "\\([0-9a-f]*\\)".*/\\1/p' %(r)s/stdin > %(r)s/digest; echo 'a/x created' ;;
+            *apply*)
+                cat > %(r)s/stdin
+                sed -n 's/.*"sha256": "\\([0-9a-f]*\\)".*/\\1/p' %(r)s/stdin > %(r)s/digest
+                echo 'a/x created' ;;
             esac
             """ % {"r": self.root})
         args = {"digest_name": "d", "present": ["daemonset/x"]}
@@ -85,7 +93,8 @@ class Check(unittest.TestCase):
 
     def test_not_ready(self):
         def node(name, status):
-            return {"metadata": {"name": name}, "status": {"conditions": [{"type": "Ready", "status": status, "message": "cni"}]}}
+            return {"metadata": {"name": name},
+                    "status": {"conditions": [{"type": "Ready", "status": status, "message": "cni"}]}}
         document = {"items": [node("a", "True"), node("b", "False"), {"metadata": {"name": "c"}, "status": {}}]}
         self.assertEqual(self.module.not_ready(document, ["a"]), {})
         self.assertEqual(self.module.not_ready(document, ["a", "b", "c", "d"]),
@@ -96,10 +105,12 @@ class Check(unittest.TestCase):
             {"metadata": {"name": "p1"}, "spec": {"nodeName": "a"},
              "status": {"podIP": "10.1.1.1", "conditions": [{"type": "Ready", "status": "True"}]}},
             {"metadata": {"name": "p2"}, "spec": {"nodeName": "b"},
-             "status": {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull", "message": "no route"}}}]}},
+             "status": {"containerStatuses": [{"state": {"waiting": {"reason": "ErrImagePull",
+                                                                     "message": "no route"}}}]}},
             {"metadata": {"name": "p3"}, "spec": {}},
         ]}
-        self.assertEqual(self.module.probes(pods), ({"a": ("p1", "10.1.1.1")}, ["b: ErrImagePull no route", "no node: Pending"]))
+        self.assertEqual(self.module.probes(pods),
+                         ({"a": ("p1", "10.1.1.1")}, ["b: ErrImagePull no route", "no node: Pending"]))
 
     def test_manifest(self):
         document = json.loads(self.module.manifest({"namespace": "n", "image": "i", "ca": "pem"}))
@@ -121,20 +132,25 @@ class Probes(Case):
         self.program("kubectl", """
             case "$*" in
             *"get namespace"*) echo '{"metadata": {"deletionTimestamp": "2026-01-01T00:00:00Z"}}' ;;
-            *"get nodes"*|*"nodes"*) echo '{"items": [{"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}' ;;
+            *"get nodes"*|*"nodes"*)
+                echo '{"items": [{"metadata": {"name": "a"},
+                    "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}' ;;
             *) echo '{}' ;;
             esac
             """)
         result = self.check()
         self.assertIn("the probes of an earlier check are gone: not within", result["msg"])
-        self.assertFalse([call for call in self.calls() if "apply" in call], "probes were started into a namespace that goes")
+        self.assertFalse([call for call in self.calls() if "apply" in call],
+                         "probes were started into a namespace that goes")
 
     def test_a_failed_clean_up_does_not_hide_what_failed(self):
         self.program("kubectl", """
             case "$*" in
             *"delete namespace"*) echo "Error from server (Forbidden): not yours" >&2; exit 1 ;;
             *"get namespace"*) ;;
-            *"get -o json nodes"*) echo '{"items": [{"metadata": {"name": "a"}, "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}' ;;
+            *"get -o json nodes"*)
+                echo '{"items": [{"metadata": {"name": "a"},
+                    "status": {"conditions": [{"type": "Ready", "status": "True"}]}}]}' ;;
             *apply*) echo "Error from server (Invalid): no such image" >&2; exit 1 ;;
             esac
             """)

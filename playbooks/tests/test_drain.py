@@ -23,12 +23,15 @@ def pod(name, owner="ReplicaSet", where="w1", labels=None, **more):
 
 def budget(allowed, needed=1, expected=2, **more):
     """Return a disruption budget of the pods with the label app=web."""
-    return dict({"metadata": {"name": "web", "namespace": "default"}, "spec": {"selector": {"matchLabels": {"app": "web"}}}, "status": {
-        "disruptionsAllowed": allowed, "currentHealthy": needed, "desiredHealthy": needed, "expectedPods": expected}}, **more)
+    return dict({"metadata": {"name": "web", "namespace": "default"},
+                 "spec": {"selector": {"matchLabels": {"app": "web"}}}, "status": {
+        "disruptionsAllowed": allowed, "currentHealthy": needed, "desiredHealthy": needed, "expectedPods": expected}},
+                **more)
 
 
 WEB = {"app": "web"}
-STAYS = [pod("calico", owner="DaemonSet"), pod("etcd-w1", owner="Node", meta={"annotations": {"kubernetes.io/config.mirror": "x"}}),
+STAYS = [pod("calico", owner="DaemonSet"),
+         pod("etcd-w1", owner="Node", meta={"annotations": {"kubernetes.io/config.mirror": "x"}}),
          pod("elsewhere", where="w2")]
 
 
@@ -36,7 +39,8 @@ class Drain(Case):
     """kaas_drain."""
 
     def ensure(self, check=False, **args):
-        return run("kaas_drain", dict({"name": "w1", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"),
+        return run("kaas_drain", dict({"name": "w1", "kubeconfig": self.path("admin.conf"),
+                                       "kubectl": self.path("bin/kubectl"),
                                        "timeout": 0, "ending": 0}, **args), check=check)
 
     def node(self):
@@ -55,24 +59,28 @@ class Drain(Case):
         self.assertFalse(self.ensure(check=True)["changed"])
 
     def test_check_mode_only_rehearses(self):
-        self.cluster(nodes=[node()], pods=[pod("a"), pod("alone", owner=""), pod("c", labels=WEB)] + STAYS, poddisruptionbudgets=[budget(0)])
+        self.cluster(nodes=[node()], pods=[pod("a"), pod("alone", owner=""), pod("c", labels=WEB)] + STAYS,
+                     poddisruptionbudgets=[budget(0)])
         before = self.things("pods")
         got = self.ensure(check=True)
         self.assertNotIn("failed", got)
         self.assertEqual((got["changed"], got["evicted"]), (True, ["default/a"]))
-        self.assertEqual([(item["pod"], item["cause"]) for item in got["blocking"]], [("default/alone", "unmanaged"), ("default/c", "budget")])
+        self.assertEqual([(item["pod"], item["cause"]) for item in got["blocking"]],
+                         [("default/alone", "unmanaged"), ("default/c", "budget")])
         self.assertEqual((self.things("pods"), self.node()["spec"], self.evictions("real")), (before, {}, []))
         self.assertNotIn("failed", self.ensure(check=True, name="nobody"))
 
     def test_budget_that_never_allows(self):
-        self.cluster(nodes=[node()], pods=[pod("a"), pod("b", labels=WEB)], poddisruptionbudgets=[budget(0, needed=2, expected=2)])
+        self.cluster(nodes=[node()], pods=[pod("a"), pod("b", labels=WEB)],
+                     poddisruptionbudgets=[budget(0, needed=2, expected=2)])
         got = self.ensure(timeout=60)
         self.assertTrue(got["failed"])
         self.assertEqual(got["blocking"], [{
             "pod": "default/b", "cause": "budget", "budget": "default/web", "allowed": 0,
             "reason": "disruption budget default/web allows 0 disruptions: 2 of its 2 pods have to be healthy, 2 are"}])
         self.assertIn("node w1 cannot be drained: default/b (disruption budget default/web allows 0", got["msg"])
-        self.assertEqual((self.evictions("real"), got["uncordoned"]), ([], True), "a pod was evicted although the drain cannot end")
+        self.assertEqual((self.evictions("real"), got["uncordoned"]), ([], True),
+                         "a pod was evicted although the drain cannot end")
         self.assertEqual((self.node()["spec"], self.node()["metadata"]["annotations"]), ({}, {}))
 
     def test_budget_until_the_timeout(self):
@@ -99,7 +107,8 @@ class Drain(Case):
         self.assertEqual(self.node()["spec"], {})
 
     def test_what_a_person_allowed(self):
-        self.cluster(nodes=[node()], pods=[pod("alone", owner=""), pod("data", volumes=[{"name": "scratch", "emptyDir": {}}])])
+        self.cluster(nodes=[node()], pods=[pod("alone", owner=""),
+                                           pod("data", volumes=[{"name": "scratch", "emptyDir": {}}])])
         got = self.ensure()
         self.assertEqual([item["cause"] for item in got["blocking"]], ["unmanaged", "local_data"])
         self.assertIn("emptyDir scratch", got["msg"])
@@ -124,7 +133,8 @@ class Drain(Case):
     def test_evicted_pods_may_end_after_the_time(self):
         module = load("library/kaas_drain.py", "kaas_drain")
         self.cluster(nodes=[node()], pods=[pod("a")], dead=["w1"])
-        args = {"name": "w1", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 4, "ending": 6, "force": False,
+        args = {"name": "w1", "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 4,
+                "ending": 6, "force": False,
                 "delete_emptydir_data": False, "grace_period": -1, "wait_gone": True}
 
         def drain(ends):
@@ -168,11 +178,13 @@ class Selectors(unittest.TestCase):
         selects = load("module_utils/kaas_nodes.py", "ansible.module_utils.kaas_nodes").selects
         labels = {"app": "web", "tier": "front"}
         for selector, want in [
-                (None, False), ({}, True), ({"matchLabels": {"app": "web"}}, True), ({"matchLabels": {"app": "db"}}, False),
+                (None, False), ({}, True), ({"matchLabels": {"app": "web"}}, True),
+                ({"matchLabels": {"app": "db"}}, False),
                 ({"matchExpressions": [{"key": "app", "operator": "In", "values": ["web", "x"]}]}, True),
                 ({"matchExpressions": [{"key": "app", "operator": "NotIn", "values": ["web"]}]}, False),
                 ({"matchExpressions": [{"key": "zone", "operator": "NotIn", "values": ["a"]}]}, True),
-                ({"matchExpressions": [{"key": "tier", "operator": "Exists"}, {"key": "zone", "operator": "DoesNotExist"}]}, True),
+                ({"matchExpressions": [{"key": "tier", "operator": "Exists"},
+                                       {"key": "zone", "operator": "DoesNotExist"}]}, True),
                 ({"matchExpressions": [{"key": "tier", "operator": "Unknown"}]}, False)]:
             self.assertEqual(selects(selector, labels), want, selector)
 

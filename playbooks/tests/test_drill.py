@@ -12,8 +12,9 @@ module.PAUSE, module.PAGE, module.PATIENCE = 0.02, 2, 1
 
 KEYS = [
     "/registry/namespaces/default", "/registry/namespaces/shop", "/registry/minions/m1", "/registry/secrets/shop/a",
-    "/registry/secrets/shop/b", "/registry/secrets/shop/c", "/registry/events/shop/x", "/registry/masterleases/10.0.0.1",
-    "/registry/services/specs/shop/web", "/registry/services/endpoints/shop/web", "/registry/apps.example/widgets/shop/w",
+    "/registry/secrets/shop/b", "/registry/secrets/shop/c", "/registry/events/shop/x",
+    "/registry/masterleases/10.0.0.1", "/registry/services/specs/shop/web", "/registry/services/endpoints/shop/web",
+    "/registry/apps.example/widgets/shop/w",
     "/registry/apiextensions.k8s.io/customresourcedefinitions/widgets.apps.example", "compact_rev_key", "",
 ]
 LISTS = {"namespaces": ["default", "shop"], "nodes": ["m1"], "customresourcedefinitions": ["widgets.apps.example"],
@@ -45,16 +46,22 @@ class DrillTest(Case):
         for name, body in {
             "etcdctl": 'case "$*" in *health*) [ ! -e %(root)s/dead ] ;; *keys-only*) cat %(root)s/keys ;; *secrets*) '
                        'case "$*" in *b!*) cat %(root)s/page2 ;; *) cat %(root)s/page1 ;; esac ;; esac',
-            "kubectl": 'case "$*" in *version*) echo \'{"gitVersion": "v1.37.2"}\' ;; *) for last; do :; done; name=${last%%%%\\?*}; '
-                       'name=${name##*/}; [ "$name" = secrets ] && [ -e %(root)s/sealed ] && { echo "InternalError" >&2; exit 1; }; '
-                       'case "$last" in *continue=next*) cat %(root)s/$name.2 ;; *) cat %(root)s/$name.1 ;; esac ;; esac',
+            "kubectl": 'case "$*" in *version*) echo \'{"gitVersion": "v1.37.2"}\' ;; *) for last; do :; done; '
+            'name=${last%%%%\\?*}; '
+                       'name=${name##*/}; [ "$name" = secrets ] && [ -e %(root)s/sealed ] && { echo "InternalError" '
+            '>&2; exit 1; }; '
+                       'case "$last" in *continue=next*) cat %(root)s/$name.2 ;; *) cat %(root)s/$name.1 ;; esac ;; '
+            'esac',
             "kubeadm": 'case "$*" in *apiserver*) touch %(root)s/api ;; esac', "systemctl": "",
         }.items():
-            self.write("bin/" + name, "#!/bin/sh\necho %s \"$@\" >> %s/calls\n%s\n" % (name, self.root, body % {"root": self.root}), 0o755)
+            self.write("bin/" + name, "#!/bin/sh\necho %s \"$@\" >> %s/calls\n%s\n"
+                       % (name, self.root, body % {"root": self.root}), 0o755)
         self.write("keys", "\n\n".join(KEYS))
         for name, of in LISTS.items():
-            self.write(name + ".1", json.dumps({"metadata": {"continue": "next"}, "items": [{"metadata": {"name": one}} for one in of[:1]]}))
-            self.write(name + ".2", json.dumps({"metadata": {}, "items": [{"metadata": {"name": one}} for one in of[1:]]}))
+            self.write(name + ".1", json.dumps({"metadata": {"continue": "next"},
+                                                "items": [{"metadata": {"name": one}} for one in of[:1]]}))
+            self.write(name + ".2", json.dumps({"metadata": {},
+                                                "items": [{"metadata": {"name": one}} for one in of[1:]]}))
         self.addCleanup(setattr, module, "api_ready", module.api_ready)
         module.api_ready = lambda server, ca: os.path.exists(self.path("api"))
 
@@ -63,7 +70,8 @@ class DrillTest(Case):
         values = [base64.b64encode(value.encode()).decode() for value in values]
 
         def page(numbers):
-            return json.dumps({"kvs": [{"key": base64.b64encode(b"/registry/secrets/shop/" + name.encode()).decode(), "value": values[0 if n < 2 else -1]}
+            return json.dumps({"kvs": [{"key": base64.b64encode(b"/registry/secrets/shop/" + name.encode()).decode(),
+                                        "value": values[0 if n < 2 else -1]}
                                        for n, name in numbers]})
         self.write("page1", page([(0, "a"), (1, "b")]))
         self.write("page2", page([(2, "c")]))
@@ -88,7 +96,8 @@ class DrillTest(Case):
         for action in ("etcd", "count", "api", "ask"):
             self.assertEqual(self.act(action), [action])
         calls = self.calls()
-        self.assertLess(calls.index("keys-only"), calls.index("control-plane apiserver"), "an API server wrote before the keys were counted")
+        self.assertLess(calls.index("keys-only"), calls.index("control-plane apiserver"),
+                        "an API server wrote before the keys were counted")
         with open(self.path("drill/answer.json"), encoding="utf-8") as file:
             answer = json.load(file)
         self.assertEqual(answer["restored"], contents(KEYS))

@@ -1,5 +1,6 @@
 # Copyright The director authors. SPDX-License-Identifier: Apache-2.0
-"""Tests of kaas_encryption with a pretended etcd and API server, which encrypts what is written with the first key of the configuration."""
+"""Tests of kaas_encryption with a pretended etcd and API server, which encrypts what is written with the first key of
+the configuration."""
 import base64
 import hashlib
 import json
@@ -52,7 +53,8 @@ elif "replace" in sys.argv:
 def configuration(*names):
     """Return the API server's configuration with keys of these names."""
     return "      - secretbox:\n          keys:\n" + "".join(
-        '            - name: "%s"\n              secret: "%s"\n' % (name, base64.b64encode(name.encode()).decode()) for name in names)
+        '            - name: "%s"\n              secret: "%s"\n' % (name, base64.b64encode(name.encode()).decode())
+        for name in names)
 
 
 class EncryptionTest(Case):
@@ -62,7 +64,8 @@ class EncryptionTest(Case):
         super().setUp()
         self.write("bin/etcdctl", ETCDCTL.format(python=sys.executable, root=self.root), 0o755)
         self.write("bin/kubectl", KUBECTL.format(python=sys.executable, root=self.root), 0o755)
-        self.etcd({"default/a": "key1", "default/b": "key2", "default/c": "", "kube-system/token": "key1", "other/z": "key1"})
+        self.etcd({"default/a": "key1", "default/b": "key2", "default/c": "", "kube-system/token": "key1",
+                   "other/z": "key1"})
         self.write("writes", "key2")
         self.write("metrics", "")
         self.write("encryption.yaml", configuration("key1"))
@@ -72,8 +75,10 @@ class EncryptionTest(Case):
 
     def act(self, action, *keys, check=False, **more):
         """Do one action."""
-        args = dict({"content": configuration(*keys), "keys": list(keys), "wait": False, "path": self.path("encryption.yaml"),
-                     "kubernetes_dir": self.root, "server": "https://10.0.0.1:6443", "kubeconfig": "admin.conf", "timeout": 60,
+        args = dict({"content": configuration(*keys), "keys": list(keys), "wait": False,
+                     "path": self.path("encryption.yaml"),
+                     "kubernetes_dir": self.root, "server": "https://10.0.0.1:6443", "kubeconfig": "admin.conf",
+                     "timeout": 60,
                      "kubectl": self.path("bin/kubectl"), "etcdctl": self.path("bin/etcdctl")}, **more)
         encryption = module.Encryption(args, check)
         try:
@@ -86,7 +91,8 @@ class EncryptionTest(Case):
         self.assertEqual(self.act("write", "key1", "key2", check=True), ["configuration"])
         self.assertEqual(self.read("encryption.yaml"), configuration("key1"))
         self.assertEqual(self.act("write", "key1", "key2"), ["configuration"])
-        self.assertEqual((self.read("encryption.yaml"), self.mode("encryption.yaml")), (configuration("key1", "key2"), 0o600))
+        self.assertEqual((self.read("encryption.yaml"), self.mode("encryption.yaml")),
+                         (configuration("key1", "key2"), 0o600))
         self.assertEqual(self.act("write", "key1", "key2"), [])
 
     def test_the_first_configuration(self):
@@ -106,7 +112,8 @@ class EncryptionTest(Case):
         self.assertIn("key1", self.act("write", "key1", content=content)["msg"])
 
     def test_waits_until_the_api_server_has_read_it(self):
-        metrics = 'apiserver_encryption_config_controller_last_config_info{apiserver_id_hash="sha256:a",hash="sha256:%s"} 1\n'
+        metrics = ('apiserver_encryption_config_controller_last_config_info'
+                   '{apiserver_id_hash="sha256:a",hash="sha256:%s"} 1\n')
         self.write("metrics", metrics % "other")
         self.assertIn("it has the former one", self.act("write", "key1", wait=True, timeout=0)["msg"])
         self.write("metrics", "")

@@ -51,10 +51,12 @@ class Files(Case):
         self.write("hosts", "127.0.0.1 localhost\n", 0o640)
         block = {"path": self.path("hosts"), "state": "block", "marker": "kaas hosts"}
         self.ensure(dict(block, content="10.0.0.1 a\n10.0.0.2 b\n"))
-        self.assertEqual(self.read("hosts"), "127.0.0.1 localhost\n# BEGIN kaas hosts\n10.0.0.1 a\n10.0.0.2 b\n# END kaas hosts\n")
+        self.assertEqual(self.read("hosts"),
+                         "127.0.0.1 localhost\n# BEGIN kaas hosts\n10.0.0.1 a\n10.0.0.2 b\n# END kaas hosts\n")
         self.write("hosts", self.read("hosts") + "::1 six\n", 0o640)
         self.ensure(dict(block, content="10.0.0.3 c"))
-        self.assertEqual(self.read("hosts"), "127.0.0.1 localhost\n# BEGIN kaas hosts\n10.0.0.3 c\n# END kaas hosts\n::1 six\n")
+        self.assertEqual(self.read("hosts"),
+                         "127.0.0.1 localhost\n# BEGIN kaas hosts\n10.0.0.3 c\n# END kaas hosts\n::1 six\n")
         self.assertEqual(self.mode("hosts"), 0o640)
         self.assertTrue(self.ensure(dict(block, content=""))["changed"])
         self.assertEqual(self.read("hosts"), "127.0.0.1 localhost\n::1 six\n")
@@ -76,7 +78,8 @@ class Files(Case):
         self.assertFalse(self.ensure(gone)["changed"])
 
     def test_refuses_before_the_first_change(self):
-        for bad in ({"path": "relative", "content": "x"}, {"path": self.path("x")}, {"path": self.path("x"), "content": "", "owner": "nobody-is-called-so"},
+        for bad in ({"path": "relative", "content": "x"}, {"path": self.path("x")},
+                    {"path": self.path("x"), "content": "", "owner": "nobody-is-called-so"},
                     {"path": self.path("x"), "content": "", "mode": "rw"}):
             got = self.ensure({"path": self.path("first"), "content": "x"}, bad)
             self.assertTrue(got["failed"], bad)

@@ -13,7 +13,8 @@ KUBEADM = """
 case "$1" in
 init) test -e $T/etc/pki/ca.key || { echo "error: no CA" >&2; exit 1; }
       mkdir -p $T/etc/manifests $T/etcd/member; touch $T/etc/manifests/api $T/etc/kubelet.conf
-      test ! -e $T/fail || { echo 'error execution phase wait: token abcdef.0123456789abcdef timed out' >&2; exit 1; } ;;
+      test ! -e $T/fail || {
+        echo 'error execution phase wait: token abcdef.0123456789abcdef timed out' >&2; exit 1; } ;;
 join) test ! -e $T/fail || exit 1; touch $T/etc/kubelet.conf ;;
 reset) rm -rf $T/etc/manifests $T/etc/pki $T/etcd/member $T/etc/kubelet.conf ;;
 esac
@@ -41,14 +42,16 @@ class Kubeadm(Case):
 
     def ensure(self, action, check=False, **args):
         args = dict({
-            "action": action, "config": "init.yaml", "endpoint": "https://10.0.0.1:6443", "kubeadm": self.path("bin/kubeadm"),
+            "action": action, "config": "init.yaml", "endpoint": "https://10.0.0.1:6443",
+            "kubeadm": self.path("bin/kubeadm"),
             "state_file": self.path("etc/kaas/state.json"), "ca_file": self.path("etc/pki/ca.crt"),
             "leftovers": [self.path("etc/kubelet.conf"), self.path("etc/manifests/api"), self.path("etcd/member")],
             "manifest": self.path("etc/manifests/api"), "lock_file": self.path("lock"),
             "preserve": [self.path("etc/pki/ca.key")], "timeout": 1}, **args)
         request = {"ANSIBLE_MODULE_ARGS": dict(args, _ansible_check_mode=check)}
-        done = subprocess.run([sys.executable, "-c", PROGRAM.format(here=HERE, api=self.path("api"))], input=json.dumps(request),
-                              stdout=subprocess.PIPE, stderr=subprocess.PIPE, universal_newlines=True, check=False, timeout=60)
+        done = subprocess.run([sys.executable, "-c", PROGRAM.format(here=HERE, api=self.path("api"))],
+                              input=json.dumps(request), stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                              universal_newlines=True, check=False, timeout=60)
         self.assertTrue(done.stdout, done.stderr)
         return json.loads(done.stdout)
 
@@ -130,8 +133,10 @@ class Kubeadm(Case):
         os.unlink(self.path("etc/kubelet.conf"))
         self.program("kubeadm", "rm %s" % self.path("api"))  # the cluster's answers, its own never does
         got = self.ensure("join", config="join.yaml", local_endpoint="https://10.0.0.2:6443")
-        self.assertIn("this node has become a member: the API server at https://10.0.0.2:6443 was not ready", got["msg"])
-        self.assertEqual(json.loads(self.read("etc/kaas/state.json"))["phase"], "done", "the next run may not begin the node anew")
+        self.assertIn("this node has become a member: the API server at https://10.0.0.2:6443 was not ready",
+                      got["msg"])
+        self.assertEqual(json.loads(self.read("etc/kaas/state.json"))["phase"], "done",
+                         "the next run may not begin the node anew")
 
     def test_join_cut_off(self):
         self.api(True)
@@ -153,7 +158,8 @@ class Kubeadm(Case):
         self.ensure("init")
         self.write("etc/cni/10-x.conf", "")
         remove = [self.path("etc"), self.path("nothing/*")]
-        self.assertEqual(self.ensure("reset", check=True, remove=remove)["did"], ["reset", "remove " + self.path("etc")])
+        self.assertEqual(self.ensure("reset", check=True, remove=remove)["did"],
+                         ["reset", "remove " + self.path("etc")])
         self.assertEqual(self.ensure("reset", remove=remove)["did"], ["reset", "remove " + self.path("etc")])
         again = self.ensure("reset", remove=remove)
         self.assertEqual((again["changed"], again["did"]), (False, []))
@@ -173,7 +179,9 @@ class Kubeadm(Case):
         self.assertFalse(self.ensure("token", **args)["changed"])
 
     def test_reason(self):
-        self.assertEqual(kaas.kubeadm_says("", "W0101 warning\n[preflight] x\n\t[ERROR Swap]: swap is on\nerror: giving up\n"),
+        self.assertEqual(kaas.kubeadm_says("",
+                                           "W0101 warning\n[preflight] x\n\t[ERROR Swap]: swap is on\nerror: giving "
+                                           "up\n"),
                          "[ERROR Swap]: swap is on; error: giving up")
         self.assertEqual(kaas.kubeadm_says("", ""), "no output")
 

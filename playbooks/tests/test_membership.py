@@ -15,7 +15,8 @@ class Node(Case):
     """kaas_node."""
 
     def ensure(self, state, check=False, **args):
-        return run("kaas_node", dict({"name": "w1", "state": state, "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"),
+        return run("kaas_node", dict({"name": "w1", "state": state, "kubeconfig": self.path("admin.conf"),
+                                      "kubectl": self.path("bin/kubectl"),
                                       "timeout": 0}, **args), check=check)
 
     def test_absent(self):
@@ -29,7 +30,8 @@ class Node(Case):
         self.assertNotIn("failed", self.ensure("leavable"))
 
     def test_undrained_is_refused(self):
-        for nodes, pods, want in [([node()], [], "may still be scheduled"), ([node(unschedulable=True)], [pod("a"), pod("b")], "default/a, default/b still run")]:
+        for nodes, pods, want in [([node()], [], "may still be scheduled"),
+                                  ([node(unschedulable=True)], [pod("a"), pod("b")], "default/a, default/b still run")]:
             self.cluster(nodes=nodes, pods=pods)
             for state in ("leavable", "absent"):
                 got = self.ensure(state)
@@ -51,7 +53,8 @@ class Node(Case):
         self.cluster(nodes=[self.ready_node()], pods=[static])
         self.assertEqual(self.ensure("ready", **wanted)["why"], "")
         self.assertIn("its kubelet is v1.37.2, not v1.38.0", self.ensure("ready", version="v1.38.0")["msg"])
-        self.assertIn("kube-apiserver is v1.37.2, not v1.38.0", self.ensure("ready", components={"kube-apiserver": "v1.38.0"})["msg"])
+        self.assertIn("kube-apiserver is v1.37.2, not v1.38.0",
+                      self.ensure("ready", components={"kube-apiserver": "v1.38.0"})["msg"])
         self.assertIn("etcd does not run", self.ensure("ready", components={"etcd": "1"})["msg"])
         static["status"]["conditions"] = []
         self.cluster(nodes=[self.ready_node()], pods=[static])
@@ -65,8 +68,10 @@ class Node(Case):
     def test_examined(self):
         mine = {"member": True, "machine_id": "0123", "patience": 0}
         for nodes, args, why in [
-                ([self.ready_node()], mine, ""), ([self.ready_node(machine="other")], mine, "the machine is another one than the node's"),
-                ([], mine, "the cluster has no such node"), ([self.ready_node()], {}, "the machine is no member of the cluster"),
+                ([self.ready_node()], mine, ""), ([self.ready_node(machine="other")], mine,
+                                                  "the machine is another one than the node's"),
+                ([], mine, "the cluster has no such node"),
+                ([self.ready_node()], {}, "the machine is no member of the cluster"),
                 ([self.ready_node(status="Unknown")], mine, "the network is not there")]:
             self.cluster(nodes=nodes, pods=[])
             got = self.ensure("examined", **args)
@@ -78,8 +83,10 @@ class Etcd(Case):
 
     def ensure(self, state, number=2, check=False, **args):
         self.write("cert", "")
-        return run("kaas_etcd", dict({"state": state, "name": "m%d" % number, "peer_url": "https://10.0.0.%d:2380" % number, "timeout": 0,
-                                      "cert": self.path("cert"), "etcdctl": self.path("bin/etcdctl")}, **args), check=check)
+        return run("kaas_etcd", dict({"state": state, "name": "m%d" % number,
+                                      "peer_url": "https://10.0.0.%d:2380" % number, "timeout": 0,
+                                      "cert": self.path("cert"), "etcdctl": self.path("bin/etcdctl")}, **args),
+                   check=check)
 
     def names(self):
         return [item["name"] for item in self.things("members")]
@@ -98,7 +105,8 @@ class Etcd(Case):
         self.cluster(members=[member(1), member(2), member(3, down=True)])
         for state in ("removable", "absent"):
             got = self.ensure(state)
-            self.assertIn("m2 may not be removed: etcd would have no quorum. Of the 2 members that remain 1 are healthy and 2 are needed", got["msg"])
+            self.assertIn("m2 may not be removed: etcd would have no quorum. Of the 2 members that remain 1 are "
+                          "healthy and 2 are needed", got["msg"])
             self.assertIn("m3 (context deadline exceeded)", got["msg"])
             self.assertIn("Bring these masters back", got["hint"])
         self.assertEqual(self.names(), ["m1", "m2", "m3"])
@@ -108,10 +116,14 @@ class Etcd(Case):
         self.assertEqual(self.names(), ["m1"])
 
     def test_stale_members(self):
-        # A machine that was recreated: its name at an old address, its address under an old name, a learner that never started.
-        self.cluster(members=[member(1), member(3), member(2, peerURLs=["https://10.0.0.99:2380"], clientURLs=["https://10.0.0.99:2379"], down=True)])
+        # A machine that was recreated: its name at an old address, its address under an old name, a learner that never
+        # started.
+        self.cluster(members=[member(1), member(3),
+                              member(2, peerURLs=["https://10.0.0.99:2380"], clientURLs=["https://10.0.0.99:2379"],
+                                     down=True)])
         self.assertEqual(len(self.ensure("absent")["removed"]), 1)
-        self.cluster(members=[member(1), member(3), {"ID": 7, "peerURLs": ["https://10.0.0.2:2380"], "isLearner": True, "down": True}])
+        self.cluster(members=[member(1), member(3),
+                              {"ID": 7, "peerURLs": ["https://10.0.0.2:2380"], "isLearner": True, "down": True}])
         self.assertEqual(self.ensure("absent")["removed"], ["7"])
         self.assertEqual(self.names(), ["m1", "m3"])
 
@@ -120,7 +132,8 @@ class Etcd(Case):
         self.assertEqual(self.ensure("healthy")["why"], "")
         self.assertEqual(self.ensure("voting")["why"], "")
         self.assertTrue(self.ensure("examined")["fit"])
-        for bad, why in [(member(2, down=True), "context deadline exceeded"), (member(2, isLearner=True), "does not vote yet"),
+        for bad, why in [(member(2, down=True), "context deadline exceeded"),
+                         (member(2, isLearner=True), "does not vote yet"),
                          ({"ID": 7, "name": "", "peerURLs": ["https://10.0.0.2:2380"]}, "it has not started")]:
             self.cluster(members=[member(1), bad, member(3)])
             for state in ("healthy", "voting"):

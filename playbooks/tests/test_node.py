@@ -19,7 +19,9 @@ class NodeInfo(Case):
         self.write("etc/kubernetes/kaas/state.json", '{"phase": "done"}')
         self.write("etc/machine-id", "0123\n")
         self.write("usr/bin/kubelet", "#!/bin/sh\necho Kubernetes v1.37.2\n", 0o755)
-        self.write("usr/bin/kubectl", "#!/bin/sh\ntest \"$*\" = 'version --client' && printf 'Client Version: v1.37.1-x\\nKustomize Version: v5.7.1\\n'\n", 0o755)
+        self.write("usr/bin/kubectl",
+                   "#!/bin/sh\ntest \"$*\" = 'version --client' && printf 'Client Version: v1.37.1-x\\nKustomize "
+                   "Version: v5.7.1\\n'\n", 0o755)
         self.write("usr/bin/kubeadm", "#!/bin/sh\nexit 1\n", 0o755)
         self.write("usr/bin/ip", "#!/bin/sh\necho '[{\"ifname\": \"lo\", \"addr_info\": []}, "
                    "{\"ifname\": \"eth0\", \"addr_info\": [{\"local\": \"10.0.0.1\"}]}]'\n", 0o755)
@@ -61,8 +63,10 @@ class Units(Case):
         self.config = self.write("config", "x")
 
     def show(self, load="loaded", active="active", enabled="enabled", since=0, changed=0, name="x.service", stale="no"):
-        self.write(name, "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n"
-                   "StateChangeTimestampMonotonic=%d\nNeedDaemonReload=%s\n" % (load, active, enabled, since, changed, stale))
+        self.write(name,
+                   "Id=x.service\nLoadState=%s\nActiveState=%s\nUnitFileState=%s\nActiveEnterTimestampMonotonic=%d\n"
+                   "StateChangeTimestampMonotonic=%d\nNeedDaemonReload=%s\n"
+                   % (load, active, enabled, since, changed, stale))
 
     def test_as_it_should_be(self):
         self.show(since=1 << 62)
@@ -70,7 +74,8 @@ class Units(Case):
 
     def test_stale_configuration(self):
         self.show(since=1)
-        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]}, check=True)["did"], ["restart x.service"])
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]}, check=True)["did"],
+                         ["restart x.service"])
         self.assertEqual(len(self.calls()), 1)
         self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]})["did"], ["restart x.service"])
         self.assertEqual(self.calls()[-1], "systemctl restart x.service")
@@ -97,18 +102,22 @@ class Units(Case):
         unit = {"name": "x.service", "running": False, "signal": "SIGINT"}
         self.show()
         self.show(active="inactive", name="after")
-        self.program("systemctl", self.SYSTEMCTL % {"root": self.root} + "\n[ $1 != kill ] || cp %(root)s/after %(root)s/x.service\n" % {"root": self.root})
+        self.program("systemctl", self.SYSTEMCTL % {"root": self.root}
+                     + "\n[ $1 != kill ] || cp %(root)s/after %(root)s/x.service\n" % {"root": self.root})
         self.assertEqual(self.ensure(unit, check=True)["did"], ["disable x.service", "stop x.service"])
         self.assertEqual(len(self.calls()), 1)
         self.assertEqual(self.ensure(unit)["did"], ["disable x.service", "stop x.service"])
-        self.assertEqual([line.split()[1] for line in self.calls()], ["show", "show", "disable", "kill", "show", "stop"])
+        self.assertEqual([line.split()[1] for line in self.calls()],
+                         ["show", "show", "disable", "kill", "show", "stop"])
         self.assertIn("systemctl kill --signal=SIGINT x.service", self.calls())
 
     def test_another_unit_file(self):
         self.show(since=1, stale="yes")
-        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]}, check=True)["did"], ["daemon-reload", "restart x.service"])
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]}, check=True)["did"],
+                         ["daemon-reload", "restart x.service"])
         self.assertEqual(len(self.calls()), 1)
-        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]})["did"], ["daemon-reload", "restart x.service"])
+        self.assertEqual(self.ensure({"name": "x.service", "reads": [self.config]})["did"],
+                         ["daemon-reload", "restart x.service"])
         self.assertEqual(self.calls()[2:], ["systemctl daemon-reload", "systemctl restart x.service"])
 
     def test_off(self):

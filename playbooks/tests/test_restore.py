@@ -27,7 +27,11 @@ case "$1" in
 ps)
   name=${5#*=}
   [ -e %(root)s/kubernetes/manifests/$name.yaml ] && touch %(root)s/running/$name
-  if [ -e %(root)s/running/$name ]; then echo '{"containers": [{"id": "'$name'"}]}'; else echo '{"containers": []}'; fi ;;
+  if [ -e %(root)s/running/$name ]; then
+    echo '{"containers": [{"id": "'$name'"}]}'
+  else
+    echo '{"containers": []}'
+  fi ;;
 stop) rm -f %(root)s/running/$4 ;;
 esac
 """ % {"root": self.root}, 0o755)
@@ -49,14 +53,17 @@ esac
         """Lay a snapshot on the master."""
         self.write("restore/snapshot.db", text)
         self.write("restore/staged.json", json.dumps({
-            "id": name, "backup": "b1", "revision": 7, "size": len("snapshot"), "sha256": hashlib.sha256(b"snapshot").hexdigest()}))
+            "id": name, "backup": "b1", "revision": 7, "size": len("snapshot"),
+            "sha256": hashlib.sha256(b"snapshot").hexdigest()}))
 
     def act(self, action, check=False, **more):
         """Do one action."""
-        args = dict({"dir": self.path("restore"), "data_dir": self.path("etcd"), "kubernetes_dir": self.path("kubernetes"), "member": "m1",
+        args = dict({"dir": self.path("restore"), "data_dir": self.path("etcd"),
+                     "kubernetes_dir": self.path("kubernetes"), "member": "m1",
                      "members": {"m1": "10.0.0.1", "m2": "fd00::2"}, "timeout": 3, "components": [], "nodes": [],
                      "mounts": "/proc/self/mountinfo"}, **more)
-        args.update({name: os.path.join(self.bin, name) for name in ("crictl", "etcdctl", "etcdutl", "systemctl", "kubectl")})
+        args.update({name: os.path.join(self.bin, name)
+                     for name in ("crictl", "etcdctl", "etcdutl", "systemctl", "kubectl")})
         try:
             restore = module.Restore(args, check)
             getattr(restore, action)()
@@ -67,7 +74,8 @@ esac
     def whole(self, check=False, **more):
         """Run all that the playbook runs on a master, and return whether something was changed."""
         changed = False
-        for action, components in (("prepare", []), ("stop", COMPONENTS), ("stop", ["etcd"]), ("swap", []), ("start", ["etcd"]), ("leases", []),
+        for action, components in (("prepare", []), ("stop", COMPONENTS), ("stop", ["etcd"]), ("swap", []),
+                                   ("start", ["etcd"]), ("leases", []),
                                    ("start", COMPONENTS), ("finish", [])):
             answer = self.act(action, check=check, components=components, **more)
             self.assertNotIn("failed", answer, "%s: %s" % (action, answer))
@@ -82,7 +90,8 @@ esac
         self.assertEqual(len(os.listdir(self.path("kubernetes/manifests"))), 4)
         restore = [call for call in self.calls() if call.startswith("etcdutl snapshot restore")]
         self.assertEqual(len(restore), 1)
-        for word in ("--name m1", "--initial-cluster m1=https://10.0.0.1:2380,m2=https://[fd00::2]:2380", "--mark-compacted",
+        for word in ("--name m1", "--initial-cluster m1=https://10.0.0.1:2380,m2=https://[fd00::2]:2380",
+                     "--mark-compacted",
                      "--bump-revision 1000000000", "--initial-cluster-token kaas-p1"):
             self.assertIn(word, restore[0])
 
@@ -159,7 +168,8 @@ esac
                              "30 21 253:16 / %s rw - ext4 /dev/vdb rw\n"
                              "31 21 253:16 /var/lib/etcd %s rw - ext4 /dev/vdb rw\n"
                    % (self.path("data disk").replace(" ", "\\040"), self.path("etcd")))
-        return {"mounts": self.path("mounts"), "machine_id_file": self.path("machine-id"), "state_file": self.path("state.json")}
+        return {"mounts": self.path("mounts"), "machine_id_file": self.path("machine-id"),
+                "state_file": self.path("state.json")}
 
     def test_data_of_a_former_machine_is_put_aside(self):
         disk = self.on_a_data_disk()
@@ -210,7 +220,8 @@ esac
         self.assertEqual(os.listdir(self.path("data disk")), ["var"])
 
     def test_answers_as_a_module(self):
-        answer = run("kaas_etcd_restore", {"action": "prepare", "dir": self.path("restore"), "data_dir": self.path("etcd"), "member": "m1",
+        answer = run("kaas_etcd_restore", {"action": "prepare", "dir": self.path("restore"),
+                                           "data_dir": self.path("etcd"), "member": "m1",
                                            "members": {"m1": "10.0.0.1"}}, path=self.bin)
         self.assertEqual((answer["changed"], answer["restore"], answer["done"]), (True, "p1", False))
 

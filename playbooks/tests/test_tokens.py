@@ -30,7 +30,8 @@ with open({root!r} + "/answers.json", "w") as file:
 
 def token(key):
     """Return a token that says that the key has signed it."""
-    return base64.urlsafe_b64encode(json.dumps({"alg": "RS256", "kid": key}).encode()).decode().rstrip("=") + ".e30.c2ln"
+    header = json.dumps({"alg": "RS256", "kid": key}).encode()
+    return base64.urlsafe_b64encode(header).decode().rstrip("=") + ".e30.c2ln"
 
 
 def moment(seconds):
@@ -40,8 +41,10 @@ def moment(seconds):
 
 def pod(name, made, life=3607, phase="Running"):
     """Return a pod with a token."""
-    return {"metadata": {"namespace": "default", "name": name, "creationTimestamp": moment(made)}, "status": {"phase": phase}, "spec": {
-        "volumes": [{"name": "config"}, {"name": "token", "projected": {"sources": [{"configMap": {}}, {"serviceAccountToken": {"expirationSeconds": life}}]}}]}}
+    return {"metadata": {"namespace": "default", "name": name, "creationTimestamp": moment(made)},
+            "status": {"phase": phase}, "spec": {
+        "volumes": [{"name": "config"}, {"name": "token", "projected": {
+            "sources": [{"configMap": {}}, {"serviceAccountToken": {"expirationSeconds": life}}]}}]}}
 
 
 def secret(name, key):
@@ -63,21 +66,25 @@ class TokensTest(Case):
     def key(self):
         """Return a private key and its public half."""
         def made(*argv, **more):
-            return subprocess.run(["openssl", *argv], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, universal_newlines=True, **more).stdout
+            return subprocess.run(["openssl", *argv], check=True, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,
+                                  universal_newlines=True, **more).stdout
         private = made("genrsa", "2048")
         return private, made("pkey", "-pubout", input=private)
 
     def answers(self, pods=(), secrets=(), stale=("0",), **more):
         """Say what the API server answers."""
-        metrics = ["# TYPE serviceaccount_stale_tokens_total counter\nserviceaccount_stale_tokens_total %s\n" % count for count in stale]
+        metrics = ["# TYPE serviceaccount_stale_tokens_total counter\nserviceaccount_stale_tokens_total %s\n" % count
+                   for count in stale]
         self.write("answers.json", json.dumps(dict({
             "pods": json.dumps({"items": list(pods)}), "secrets": json.dumps({"items": list(secrets)}),
             "/metrics": metrics if len(metrics) > 1 else metrics[0]}, **more)))
 
     def act(self, action, signs=0, accepted=(0,), check=False, **more):
         """Do one action."""
-        args = dict({"key": self.keys[signs][0], "public": "".join(self.keys[i][1] for i in accepted), "kubernetes_dir": self.root,
-                     "server": "https://10.0.0.1:6443", "quiet": 0, "kubectl": self.path("bin/kubectl"), "openssl": "openssl", "timeout": 0}, **more)
+        args = dict({"key": self.keys[signs][0], "public": "".join(self.keys[i][1] for i in accepted),
+                     "kubernetes_dir": self.root,
+                     "server": "https://10.0.0.1:6443", "quiet": 0, "kubectl": self.path("bin/kubectl"),
+                     "openssl": "openssl", "timeout": 0}, **more)
         tokens = module.Tokens(args, check)
         try:
             getattr(tokens, action)()
@@ -88,10 +95,12 @@ class TokensTest(Case):
     def test_a_rotation(self):
         self.assertEqual(self.act("write", check=True), ["sa.pub", "sa.key"])
         self.assertEqual(os.listdir(self.path("pki")), [])
-        for signs, accepted, did in ((0, (0,), ["sa.pub", "sa.key"]), (0, (0, 1), ["sa.pub"]), (1, (1, 0), ["sa.pub", "sa.key"]), (1, (1,), ["sa.pub"])):
+        for signs, accepted, did in ((0, (0,), ["sa.pub", "sa.key"]), (0, (0, 1), ["sa.pub"]),
+                                     (1, (1, 0), ["sa.pub", "sa.key"]), (1, (1,), ["sa.pub"])):
             self.assertEqual(self.act("write", signs, accepted), did)
             self.assertEqual(self.act("write", signs, accepted), [], "a second run changed something")
-        self.assertEqual((self.read("pki/sa.key"), self.mode("pki/sa.key"), self.mode("pki/sa.pub")), (self.keys[1][0], 0o600, 0o644))
+        self.assertEqual((self.read("pki/sa.key"), self.mode("pki/sa.key"), self.mode("pki/sa.pub")),
+                         (self.keys[1][0], 0o600, 0o644))
 
     def test_a_key_that_signs_is_not_taken_away(self):
         self.act("write", 1, (1,))
@@ -102,8 +111,10 @@ class TokensTest(Case):
         self.act("write", 0, (0, 1))
         one, two = (module.ids(key[1])[0] for key in self.keys)
         self.assertIn("connection refused", self.act("served"))
-        for published, signs, want in (([one], one, "tokens of 1 other keys"), ([two, one], two, "signs with another key"), ([two, one], one, [])):
-            self.answers(**{"/openid/v1/jwks": json.dumps({"keys": [{"kid": key} for key in published]}), "token": token(signs)})
+        for published, signs, want in (([one], one, "tokens of 1 other keys"),
+                                       ([two, one], two, "signs with another key"), ([two, one], one, [])):
+            self.answers(**{"/openid/v1/jwks": json.dumps({"keys": [{"kid": key} for key in published]}),
+                            "token": token(signs)})
             got = self.act("served")
             self.assertTrue(got == want or want and want in got, got)
 

@@ -43,23 +43,24 @@ class TrustTest(Case):
 
     def openssl(self, *argv):
         """Run openssl."""
-        subprocess.run(["openssl"] + list(argv), check=True, cwd=self.root, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        subprocess.run(["openssl"] + list(argv), check=True, cwd=self.root, stdout=subprocess.DEVNULL,
+                       stderr=subprocess.DEVNULL)
 
     def authority(self, name, signer):
         """Make an authority, signed by another one or by itself."""
         if signer:
             self.signed(name, signer, "basicConstraints=critical,CA:TRUE\nkeyUsage=critical,keyCertSign\n")
         else:
-            self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=" + name,
-                         "-days", "10", "-keyout", name + ".key", "-out", name + ".crt")
+            self.openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                         "/CN=" + name, "-days", "10", "-keyout", name + ".key", "-out", name + ".crt")
 
     def signed(self, name, signer, extensions):
         """Make a certificate."""
         self.write(name + ".cnf", extensions)
-        self.openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=" + name,
-                     "-keyout", name + ".key", "-out", name + ".csr")
-        self.openssl("x509", "-req", "-in", name + ".csr", "-CA", signer + ".crt", "-CAkey", signer + ".key", "-CAcreateserial", "-days", "5",
-                     "-extfile", name + ".cnf", "-out", name + ".crt")
+        self.openssl("req", "-new", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj",
+                     "/CN=" + name, "-keyout", name + ".key", "-out", name + ".csr")
+        self.openssl("x509", "-req", "-in", name + ".csr", "-CA", signer + ".crt", "-CAkey", signer + ".key",
+                     "-CAcreateserial", "-days", "5", "-extfile", name + ".cnf", "-out", name + ".crt")
 
     def test_authorities(self):
         """The authority that signed is enough, and no other one is."""

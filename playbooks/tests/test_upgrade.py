@@ -33,7 +33,8 @@ networking:
 
 def workload(name, tag):
     """Return a daemon set or deployment."""
-    return {"metadata": {"name": name}, "spec": {"template": {"spec": {"containers": [{"image": "reg:5000/kaas/%s:%s" % (name, tag)}]}}}}
+    return {"metadata": {"name": name},
+            "spec": {"template": {"spec": {"containers": [{"image": "reg:5000/kaas/%s:%s" % (name, tag)}]}}}}
 
 
 class Upgrade(Case):
@@ -58,24 +59,31 @@ class Upgrade(Case):
         self.cluster(
             nodes=[{"metadata": {"name": name}, "status": {"nodeInfo": {"kubeletVersion": version}}}
                    for name, version in (kubelets or {"m1": OLD, "m2": OLD, "m3": OLD}).items()],
-            configmaps=[{"metadata": {"name": "kubeadm-config"}, "data": {"ClusterConfiguration": CONFIG.format(version=cluster, **tags)}}],
+            configmaps=[{"metadata": {"name": "kubeadm-config"},
+                         "data": {"ClusterConfiguration": CONFIG.format(version=cluster, **tags)}}],
             daemonsets=[workload("kube-proxy", proxy)], deployments=[workload("coredns", coredns)])
         for name in ("kube-apiserver", "kube-controller-manager", "kube-scheduler"):
-            self.write("k/manifests/%s.yaml" % name, "spec:\n  containers:\n  - command:\n    image: reg:5000/kaas/%s:%s\n    imagePullPolicy: x\n" % (name, here))
+            self.write("k/manifests/%s.yaml" % name,
+                       "spec:\n  containers:\n  - command:\n    image: reg:5000/kaas/%s:%s\n    imagePullPolicy: x\n"
+                       % (name, here))
         self.write("k/manifests/etcd.yaml", "    image: reg:5000/kaas/etcd:%s\n" % etcd)
 
     def ensure(self, action, check=False, **args):
         return run("kaas_upgrade", dict({
-            "action": action, "name": "m1", "version": NEW, "config": "upgrade.yaml", "etcd_tag": "v3.7.3", "coredns_tag": "v1.14.6",
+            "action": action, "name": "m1", "version": NEW, "config": "upgrade.yaml", "etcd_tag": "v3.7.3",
+            "coredns_tag": "v1.14.6",
             "kubernetes_dir": self.path("k"), "lock_file": self.path("lock"), "kubeadm": self.path("bin/kubeadm"),
-            "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 5}, **args), check=check)
+            "kubeconfig": self.path("admin.conf"), "kubectl": self.path("bin/kubectl"), "timeout": 5}, **args),
+                   check=check)
 
     def ran(self):
         return [line for line in self.calls() if line.startswith("kubeadm") and "version" not in line]
 
     def upload(self):
-        """Upload a configuration with which API servers check the kubelets' certificates, and return what was uploaded."""
-        content = "apiServer:\n  extraArgs:\n    - name: a\n      value: b\n    - name: kubelet-certificate-authority\n      value: ca.crt\n    - name: c\n      value: d\n"
+        """Upload a configuration with which API servers check the kubelets' certificates, and return what was
+        uploaded."""
+        content = ("apiServer:\n  extraArgs:\n    - name: a\n      value: b\n"
+                   "    - name: kubelet-certificate-authority\n      value: ca.crt\n    - name: c\n      value: d\n")
         self.assertNotIn("failed", self.ensure("config", content=content, keep_version=False))
         return self.read("uploaded")
 
@@ -83,8 +91,9 @@ class Upgrade(Case):
         pem, other = self.path("k/pki/ca.crt"), self.path("other.pem")
         os.makedirs(os.path.dirname(pem), exist_ok=True)
         for path in (pem, other):
-            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2", "-subj", "/CN=ca",
-                            "-keyout", path + ".key", "-out", path], check=True, stderr=subprocess.DEVNULL)
+            subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes",
+                            "-days", "2", "-subj", "/CN=ca", "-keyout", path + ".key", "-out", path], check=True,
+                           stderr=subprocess.DEVNULL)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(pem, pem + ".key")
         try:
@@ -99,7 +108,8 @@ class Upgrade(Case):
         def nodes(*addresses):
             self.world()
             self.cluster(
-                nodes=[{"metadata": {"name": "n%d" % number}, "status": {"addresses": [{"type": "InternalIP", "address": address}] if address else []}}
+                nodes=[{"metadata": {"name": "n%d" % number},
+                        "status": {"addresses": [{"type": "InternalIP", "address": address}] if address else []}}
                        for number, address in enumerate(addresses)],
                 configmaps=[{"metadata": {"name": "kubeadm-config"}, "data": {"ClusterConfiguration": self.known}}])
         self.known = CONFIG.format(version=OLD, etcd="v3.6.10", coredns="v1.14.2")
@@ -116,7 +126,9 @@ class Upgrade(Case):
         context.load_cert_chain(other, other + ".key")  # as a kubelet that signs for itself
         nodes("127.0.65.1")
         self.assertNotIn(checked, self.upload())
-        self.known = self.known.replace("  certSANs:", "  extraArgs:\n  - name: kubelet-certificate-authority\n    value: ca.crt\n  certSANs:")
+        self.known = self.known.replace("  certSANs:",
+                                        "  extraArgs:\n  - name: kubelet-certificate-authority\n    value: ca.crt\n  "
+                                        "certSANs:")
         nodes("127.0.65.1")  # it was so already, and stays
         self.assertIn(checked, self.upload())
 
@@ -131,18 +143,23 @@ class Upgrade(Case):
     def test_half_done(self):
         new = {"m1": NEW, "m2": NEW, "m3": NEW}
         for name, world, want in [
-                ("cut off after the configuration was uploaded", {"cluster": NEW, "here": NEW, "etcd": "v3.7.3"}, "apply"),
+                ("cut off after the configuration was uploaded", {"cluster": NEW, "here": NEW, "etcd": "v3.7.3"},
+                 "apply"),
                 ("cut off between static pods", {"cluster": OLD, "here": OLD, "etcd": "v3.7.3"}, "apply"),
                 ("second master", {"cluster": NEW, "kubelets": dict(new, m1=OLD, m3=OLD)}, "node"),
-                ("second master, all but the kubelet", {"cluster": NEW, "kubelets": dict(new, m1=OLD), "here": NEW, "etcd": "v3.7.3"}, "node"),
+                ("second master, all but the kubelet", {"cluster": NEW, "kubelets": dict(new, m1=OLD), "here": NEW,
+                                                        "etcd": "v3.7.3"}, "node"),
                 ("kubelet done, etcd not", {"cluster": NEW, "kubelets": new, "here": NEW}, "node"),
                 ("only the addons are left", {"cluster": NEW, "kubelets": new, "here": NEW, "etcd": "v3.7.3"}, "node"),
-                ("others are not through yet", {"cluster": NEW, "kubelets": dict(new, m3=OLD), "here": NEW, "etcd": "v3.7.3"}, None),
-                ("done", {"cluster": NEW, "kubelets": new, "here": NEW, "etcd": "v3.7.3", "proxy": NEW, "coredns": "v1.14.6"}, None)]:
+                ("others are not through yet", {"cluster": NEW, "kubelets": dict(new, m3=OLD), "here": NEW,
+                                                "etcd": "v3.7.3"}, None),
+                ("done", {"cluster": NEW, "kubelets": new, "here": NEW, "etcd": "v3.7.3", "proxy": NEW,
+                          "coredns": "v1.14.6"}, None)]:
             with self.subTest(name):
                 self.world(**world)
                 got = self.ensure("master")
-                self.assertEqual((got["did"], got["changed"]), (["kubeadm upgrade " + want], True) if want else ([], False), got)
+                self.assertEqual((got["did"], got["changed"]),
+                                 (["kubeadm upgrade " + want], True) if want else ([], False), got)
 
     def test_worker(self):
         self.world(cluster=NEW, kubelets={"m1": NEW, "w1": OLD})
@@ -155,8 +172,10 @@ class Upgrade(Case):
         self.world()
         self.kubeadm(OLD)
         self.assertIn("kubeadm on the node is v1.36.4, not v1.37.2", self.ensure("master")["msg"])
-        self.assertEqual(self.ensure("master", check=True)["did"], ["kubeadm upgrade apply"], "check mode has no new kubeadm yet")
-        self.program("kubeadm", "case $1 in version) echo %s ;; *) echo 'error: the node is full' >&2; exit 1 ;; esac" % NEW)
+        self.assertEqual(self.ensure("master", check=True)["did"], ["kubeadm upgrade apply"],
+                         "check mode has no new kubeadm yet")
+        self.program("kubeadm", "case $1 in version) echo %s ;; *) echo 'error: the node is full' >&2; exit 1 ;; esac"
+                     % NEW)
         got = self.ensure("master")
         self.assertIn("kubeadm upgrade apply failed: error: the node is full", got["msg"])
         self.assertIn("continues where it stopped", got["hint"])
@@ -167,7 +186,8 @@ class Upgrade(Case):
         self.assertEqual(self.ensure("config", content=content, check=True)["why"],
                          ["kubernetesVersion is v1.36.4", "etcd is v3.6.10", "coredns is v1.14.2"])
         self.assertEqual(self.ran(), [])
-        self.assertEqual(self.ensure("config", content=content, keep_version=True)["did"], ["kubeadm init phase upload-config"])
+        self.assertEqual(self.ensure("config", content=content, keep_version=True)["did"],
+                         ["kubeadm init phase upload-config"])
         self.assertIn("kubernetesVersion: v1.36.4\n", self.read("uploaded"))
         self.ensure("config", content=content)
         self.assertIn("kubernetesVersion: \"v1.37.2\"\n", self.read("uploaded"))
@@ -190,7 +210,8 @@ class Upgrade(Case):
     def test_field(self):
         field = load("library/kaas_upgrade.py", "kaas_upgrade").field
         text = CONFIG.format(version=OLD, etcd="e", coredns="\"c\"")
-        for path, want in [(("kubernetesVersion",), OLD), (("dns", "imageTag"), "c"), (("etcd", "local", "imageTag"), "e"),
+        for path, want in [(("kubernetesVersion",), OLD), (("dns", "imageTag"), "c"),
+                           (("etcd", "local", "imageTag"), "e"),
                            (("dns", "nothing"), ""), (("imageTag",), ""), (("networking", "imageTag"), "")]:
             self.assertEqual(field(text, *path), want, path)
 
@@ -235,7 +256,8 @@ class Fetch(Case):
         os.mkdir(self.path("dest"))
 
     def ensure(self, name="kubelet", check=False, **args):
-        return run("kaas_fetch", dict({"url": self.url, "files": {name: self.sum}, "dest": self.path("dest"), "timeout": 5}, **args), check=check)
+        return run("kaas_fetch", dict({"url": self.url, "files": {name: self.sum}, "dest": self.path("dest"),
+                                       "timeout": 5}, **args), check=check)
 
     def there(self):
         with open(self.path("dest/kubelet"), "rb") as file:
@@ -251,7 +273,8 @@ class Fetch(Case):
         self.assertEqual(self.ensure(check=True)["fetched"], ["kubelet"])
         self.assertEqual((self.there(), Server.asked), (b"old", []))
         self.assertEqual(self.ensure()["fetched"], ["kubelet"])
-        self.assertEqual((self.there(), self.mode("dest/kubelet"), os.listdir(self.path("dest"))), (Server.data, 0o755, ["kubelet"]))
+        self.assertEqual((self.there(), self.mode("dest/kubelet"), os.listdir(self.path("dest"))),
+                         (Server.data, 0o755, ["kubelet"]))
         self.assertEqual(running.read(), "old", "the file that a program runs from was written to")
         self.assertFalse(self.ensure()["changed"])
         self.assertEqual(len(Server.asked), 1)

@@ -1,5 +1,6 @@
 # Copyright The director authors. SPDX-License-Identifier: Apache-2.0
-"""Ends a run before the task that KAAS_CUT names by its number, as if the machine had lost its power, and counts tasks for the next one."""
+"""Ends a run before the task that KAAS_CUT names by its number, as if the machine had lost its power, and counts tasks
+for the next one."""
 import os
 
 from ansible.plugins.callback import CallbackBase
