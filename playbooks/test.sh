@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
-# Tests of the playbooks that need neither root nor a network: syntax, lint, the modules, and each role that can work on a
-# directory instead of a node: check mode, converge, converge again without a change, verify, remove, converge. Whole playbooks run in a sandbox
-# against a pretended cluster, and are cut off before KAAS_CUTS tasks each (1; 0 for all of them), chosen by chance from KAAS_SEED.
+# Tests of the playbooks that need neither root nor a network: syntax, lint, the modules, and each role that can work on
+# a directory instead of a node: check mode, converge, converge again without a change, verify, remove, converge. Whole
+# playbooks run in a sandbox against a pretended cluster, and are cut off before KAAS_CUTS tasks each (1; 0 for all of
+# them), chosen by chance from KAAS_SEED.
 # Usage: test.sh [lint|modules|roles|plays]...
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -35,7 +36,8 @@ modules() {
 
 # play FILE [OPTION...] runs a playbook of the role under test.
 play() {
-  ansible-playbook -i tests/inventory.yml -e "test_root=$root" -e "ansible_python_interpreter=$python" "$@" >"$tmp/out" 2>&1 ||
+  ansible-playbook -i tests/inventory.yml -e "test_root=$root" -e "ansible_python_interpreter=$python" "$@" \
+    >"$tmp/out" 2>&1 ||
     fail "$role: ansible-playbook $*"
 }
 

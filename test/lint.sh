@@ -14,7 +14,8 @@ golangci() {
     if [[ ! -x $bin ]]; then
         echo "Building golangci-lint (once) ..." >&2
         mkdir -p "$cache/tools"
-        GOFLAGS='' go build -C test/tools -trimpath -ldflags '-s -w' -o "$bin.$$" github.com/golangci/golangci-lint/v2/cmd/golangci-lint
+        GOFLAGS='' go build -C test/tools -trimpath -ldflags '-s -w' -o "$bin.$$" \
+            github.com/golangci/golangci-lint/v2/cmd/golangci-lint
         mv "$bin.$$" "$bin"
     fi
     GOMEMLIMIT=6GiB "$bin" run --timeout 20m ./...
@@ -27,7 +28,8 @@ mapfile -t scripts < <(git ls-files | while read -r f; do
 done)
 
 step shellcheck shellcheck -x "${scripts[@]}"
-step yamllint yamllint -c playbooks/.yamllint .golangci.yml docs playbooks inventory-templates/variables.yml director/ansible/causes.yml
+step yamllint yamllint -c playbooks/.yamllint .golangci.yml docs playbooks inventory-templates/variables.yml \
+    director/ansible/causes.yml
 step 'ansible-lint' bash -c 'cd playbooks && ansible-lint --offline -q'
 step 'import rules and Go' golangci
 step 'go mod tidy' go mod tidy -diff

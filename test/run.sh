@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Everything, in two lanes side by side: what needs no guest in one, guests in the other; the last stages go to the lane
-# that is free. The first stage that fails ends both. Prints a table of how long each stage took, slowest first, and then
-# what failed.
+# that is free. The first stage that fails ends both. Prints a table of how long each stage took, slowest first, and
+# then what failed.
 #
 # A stage of VMs or playbooks that has passed with the same inputs in the last week is not run again, as Go does with
 # tests: KAAS_TEST_AGAIN=1 runs it. KAAS_TEST_END minutes (80) after the start, the last stages are left out or cut off:
 # the table says which, and what runs them.
 #
-# KAAS_TEST_GUESTS=vm (make test/vm) runs every scenario on VMs. Without it, the long ones run in container guests where there is no KVM; the
-# node image boots and is prepared on an emulated VM all the same.
+# KAAS_TEST_GUESTS=vm (make test/vm) runs every scenario on VMs. Without it, the long ones run in container guests where
+# there is no KVM; the node image boots and is prepared on an emulated VM all the same.
 # Each stage writes to a file below bin/test-logs.
 #
 # shellcheck disable=SC2317 # stage calls functions by name
@@ -102,11 +102,12 @@ unit() {
     test/s3/build.sh
     test/consul/build.sh
     test/stepca/build.sh
-    TMPDIR=$fast KAAS_REQUIRE_REAL=1 go test -timeout 20m ./client/... ./cmd/... ./director/... ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
+    TMPDIR=$fast KAAS_REQUIRE_REAL=1 go test -timeout 20m ./client/... ./cmd/... ./director/... ./images/... \
+        ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
 }
 
-# Journals that are cut behind every event run the same code again and again: without the detector they have had their run. make test/race runs
-# the whole daemon under it.
+# Journals that are cut behind every event run the same code again and again: without the detector they have had their
+# run. make test/race runs the whole daemon under it.
 race=(env TMPDIR="$fast" go test -race -timeout 20m -skip TestEveryCut ./director/engine './director/hypervisor/...'
     ./director/store ./director/client ./director/schedule)
 
@@ -115,8 +116,10 @@ libvirt_in_lab() { # set -e does not hold in here: what calls this looks at its 
     uri=$("$lab" host crashing) && second=$("$lab" host second) || return
     (
         cd plugins/libvirt &&
-            "$lab" exec -- env KAAS_LAB_URI=qemu:///system KAAS_LAB_SECOND_URI="$second" "$tests" -test.run 'Lab|Conformance' -test.timeout 10m &&
-            "$lab" exec -- env KAAS_LAB_URI="$uri" KAAS_LAB_RESTART="$PWD/../../test/lab/crash.sh crashing" "$tests" -test.run '^TestLabRestart$' -test.v -test.timeout 5m
+            "$lab" exec -- env KAAS_LAB_URI=qemu:///system KAAS_LAB_SECOND_URI="$second" \
+                "$tests" -test.run 'Lab|Conformance' -test.timeout 10m &&
+            "$lab" exec -- env KAAS_LAB_URI="$uri" KAAS_LAB_RESTART="$PWD/../../test/lab/crash.sh crashing" \
+                "$tests" -test.run '^TestLabRestart$' -test.v -test.timeout 5m
     )
 }
 
@@ -158,7 +161,8 @@ what_is_left() {
 appliance=(images cmd director plugins playbooks inventory-templates web/console docs test/lab go.sum Makefile)
 
 # last runs a stage that no other lane has begun, if it should end in time. minutes is how long it takes on a quiet
-# machine of two cores. A stage that takes longer than was thought is cut off at the end; what has failed by then counts.
+# machine of two cores. A stage that takes longer than was thought is cut off at the end; what has failed by then
+# counts.
 last() { # name minutes by-hand inputs stage command...
     local name=$1 needs by_hand=$3 key=$4 title=$5 began=$SECONDS log minute=$((SECONDS / 60)) rc=0
     needs=$(($2 * $(slowness) / 100))
@@ -173,7 +177,8 @@ last() { # name minutes by-hand inputs stage command...
     printf '=== %s\n' "$title"
     timeout -k 30 $((end * 60 - SECONDS)) "$@" >"$log" 2>&1 || rc=$?
     if ((rc == 124 || rc == 137)) && ! failed "$log"; then
-        left_out "$title" "cut off after $(((SECONDS - began) / 60)) minutes, nothing had failed (KAAS_TEST_END): $by_hand"
+        left_out "$title" \
+            "cut off after $(((SECONDS - began) / 60)) minutes, nothing had failed (KAAS_TEST_END): $by_hand"
         tail -n 5 "$log" | cut -c 1-200 | sed 's/^/  > /'
         return
     fi
@@ -186,7 +191,8 @@ failed() { # log
     grep -qE '^ *--- FAIL|^FAIL|^panic:|WARNING: DATA RACE|✘.*retry #|^playbooks: |^ *(FAIL|ERROR):' "$1"
 }
 
-# slowness says in per cent how long stages take here, by the last one that is known: 100 on a quiet machine of two cores.
+# slowness says in per cent how long stages take here, by the last one that is known: 100 on a quiet machine of two
+# cores.
 slowness() {
     awk -F '\t' '
         $2 == "lint" { slow = $1 * 100 / 220 }
@@ -210,7 +216,8 @@ on_guests() {
     unless_passed "$(inputs "node $image" images/node test/lab)" 'node image on a VM' images/node/test.sh "$image"
     unless_passed "$(inputs loader images/director)" 'loader of the appliance on a VM' images/director/loader.sh
     go test -c -trimpath -o bin/libvirt.test ./plugins/libvirt
-    unless_passed "$(inputs "libvirt $(sha256sum <bin/libvirt.test)" test/lab)" 'libvirt back end on a real host' with_lab libvirt_in_lab
+    unless_passed "$(inputs "libvirt $(sha256sum <bin/libvirt.test)" test/lab)" \
+        'libvirt back end on a real host' with_lab libvirt_in_lab
     if [[ $guests == vm || $("$lab" kvm) == kvm ]]; then
         stage 'end to end on VMs' test/e2e/e2e.sh
         stage 'life of nodes on VMs' env LAB_GUESTS=vm test/e2e/e2e.sh nodes
@@ -272,7 +279,8 @@ wait "$left" || rc=$?
 printf '\nSeconds of each stage, in %d s:\n' "$SECONDS"
 sort -rn "$times" | sed 's/^/  /'
 skipped=$(grep -c '^-' "$times" || :) before=$(grep -c '^=' "$times" || :)
-printf '\n%d stages, %d passed before with the same inputs, %d left out: %s\n' $(($(wc -l <"$times") - skipped - before)) \
+printf '\n%d stages, %d passed before with the same inputs, %d left out: %s\n' \
+    $(($(wc -l <"$times") - skipped - before)) \
     "$before" "$skipped" "$( ((rc == 0)) && echo passed || echo FAILED)"
 if [[ -s $logs/failures ]]; then
     printf '\n'

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# packages.sh DIR: prints the directory that holds the npm packages of DIR (web/console or web/manual), and fetches them once for each
-# package-lock.json.
+# packages.sh DIR: prints the directory that holds the npm packages of DIR (web/console or web/manual), and fetches them
+# once for each package-lock.json.
 set -euo pipefail
 cd "$1"
 what=$(basename "$PWD")

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # The demo: a real cluster on real VMs, made by the director from docs/examples/demo.
 #
-#   demo.sh up       build or take from the cache, start the lab and the director, create the cluster; changes nothing when it is there
+#   demo.sh up       build or take from the cache, start the lab and the director, create the cluster; changes nothing
+#                    when it is there
 #   demo.sh clean    take all of it away, except the caches
 #   demo.sh ctl ...  directorctl, as the demo's admin
 #
-# Environment: DEMO_DIR (state of the director; default /var/lib/director-demo), KUBERNETES (minor version; default 1.37), DEMO_PORT (of the
-# console on this machine's own loopback; default 8443).
+# Environment: DEMO_DIR (state of the director; default /var/lib/director-demo), KUBERNETES (minor version; default
+# 1.37), DEMO_PORT (of the console on this machine's own loopback; default 8443).
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
@@ -65,10 +66,12 @@ start_director() {
         return
     fi
     # The director lives in the lab and ends with it.
-    "$lab" exec -- bash -c "setsid '$root/bin/director' -config '$DEMO_DIR/director.yaml' >>'$DEMO_DIR/director.log' 2>&1 </dev/null & echo \$!" >"$DEMO_DIR/pid.inside"
+    "$lab" exec -- bash -c "setsid '$root/bin/director' -config '$DEMO_DIR/director.yaml' \
+        >>'$DEMO_DIR/director.log' 2>&1 </dev/null & echo \$!" >"$DEMO_DIR/pid.inside"
     local tries
     for ((tries = 0; tries < 120; tries++)); do
-        if "$lab" exec -- curl -fsS --cacert "$DEMO_DIR/state/tls/ca.crt" https://172.30.0.1:8443/api/v1/readyz >/dev/null 2>&1; then
+        if "$lab" exec -- curl -fsS --cacert "$DEMO_DIR/state/tls/ca.crt" \
+            https://172.30.0.1:8443/api/v1/readyz >/dev/null 2>&1; then
             outside_pid
             echo "The director answers at https://172.30.0.1:8443 inside the lab; its log is $DEMO_DIR/director.log."
             return
@@ -83,7 +86,8 @@ start_director() {
 outside_pid() {
     local p
     for p in /proc/[0-9]*; do
-        if [[ $(tr '\0' ' ' <"$p/cmdline" 2>/dev/null) == "$root/bin/director -config $DEMO_DIR/director.yaml "* ]]; then
+        if [[ $(tr '\0' ' ' <"$p/cmdline" 2>/dev/null) == \
+            "$root/bin/director -config $DEMO_DIR/director.yaml "* ]]; then
             echo "${p#/proc/} $(awk '{print $22}' "$p/stat")" >"$DEMO_DIR/pid"
             return
         fi
@@ -98,15 +102,18 @@ stop_director() {
     rm -f "$DEMO_DIR/pid"
 }
 
-# The lab's network is its own. What comes to this machine's loopback is handed to the director in it, so that a browser reaches the console.
+# The lab's network is its own. What comes to this machine's loopback is handed to the director in it, so that a browser
+# reaches the console.
 start_forward() {
     running "$DEMO_DIR/forward.pid" >/dev/null && return
-    setsid socat "TCP-LISTEN:$DEMO_PORT,bind=127.0.0.1,reuseaddr,fork" "EXEC:'$lab' exec -- socat STDIO TCP\\:172.30.0.1\\:8443" \
+    setsid socat "TCP-LISTEN:$DEMO_PORT,bind=127.0.0.1,reuseaddr,fork" \
+        "EXEC:'$lab' exec -- socat STDIO TCP\\:172.30.0.1\\:8443" \
         >>"$DEMO_DIR/forward.log" 2>&1 </dev/null &
     local pid=$! tries
     echo "$pid $(awk '{print $22}' "/proc/$pid/stat")" >"$DEMO_DIR/forward.pid"
     for ((tries = 0; tries < 40; tries++)); do
-        if curl -fsSo /dev/null --cacert "$DEMO_DIR/state/tls/ca.crt" --connect-to "172.30.0.1:8443:127.0.0.1:$DEMO_PORT" \
+        if curl -fsSo /dev/null --cacert "$DEMO_DIR/state/tls/ca.crt" \
+            --connect-to "172.30.0.1:8443:127.0.0.1:$DEMO_PORT" \
             https://172.30.0.1:8443/api/v1/readyz 2>/dev/null; then
             return
         fi
@@ -114,7 +121,8 @@ start_forward() {
         sleep 0.25
     done
     tail -n 5 "$DEMO_DIR/forward.log" >&2
-    die "the console cannot be reached on this machine; is port $DEMO_PORT in use? DEMO_PORT=PORT make demo takes another"
+    die "the console cannot be reached on this machine; is port $DEMO_PORT in use?" \
+        "DEMO_PORT=PORT make demo takes another"
 }
 
 stop_forward() {
@@ -126,7 +134,8 @@ stop_forward() {
 
 login() {
     ctl whoami >/dev/null 2>&1 && return
-    ctl login --server https://172.30.0.1:8443 --ca-file "$DEMO_DIR/state/tls/ca.crt" --user admin --password-file "$DEMO_DIR/admin.password"
+    ctl login --server https://172.30.0.1:8443 --ca-file "$DEMO_DIR/state/tls/ca.crt" --user admin \
+        --password-file "$DEMO_DIR/admin.password"
 }
 
 render_models() { # release directory, image file
@@ -136,7 +145,8 @@ render_models() { # release directory, image file
     cp "$examples"/*.yaml "$models/"
     local doc
     for doc in release image; do
-        sed -e "s|@BUNDLE@|$1|" -e "s|@IMAGE@|$2|" -e "s|@SHA256@|$sum|" -e "s|@KUBERNETES@|$version|" "$examples/$doc.yaml.in" >"$models/$doc.yaml"
+        sed -e "s|@BUNDLE@|$1|" -e "s|@IMAGE@|$2|" -e "s|@SHA256@|$sum|" -e "s|@KUBERNETES@|$version|" \
+            "$examples/$doc.yaml.in" >"$models/$doc.yaml"
     done
 }
 
@@ -172,7 +182,8 @@ up() {
 
 Done in $((SECONDS - began)) s: building $built s, the cluster $created s.
 
-The console is at https://127.0.0.1:$DEMO_PORT on this machine. Log in as admin; the password is in $DEMO_DIR/admin.password.
+The console is at https://127.0.0.1:$DEMO_PORT on this machine. Log in as admin.
+The password is in $DEMO_DIR/admin.password.
 The director has made its certificate itself, so the browser warns: its fingerprint is
 $(openssl x509 -in "$DEMO_DIR/state/tls/server.crt" -noout -fingerprint -sha256 2>/dev/null | cut -d= -f2).
 
@@ -203,7 +214,7 @@ case ${1:-} in
         ctl "$@"
         ;;
     *)
-        sed -n '2,9s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac

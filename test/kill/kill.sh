@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Kills the director KILLS times (200) at random moments while it makes and takes away pretended clusters, and looks what is left. KILL_SEED
-# repeats the times of an earlier run. Then two directors on one PostgreSQL, with HAProxy in front, are killed and stopped. With RACE=1 the
-# director runs under the race detector, and a race that any director reports fails the run. More arguments go to the test binary, such as
-# -test.run FullDisk.
+# Kills the director KILLS times (200) at random moments while it makes and takes away pretended clusters, and looks
+# what is left. KILL_SEED repeats the times of an earlier run. Then two directors on one PostgreSQL, with HAProxy in
+# front, are killed and stopped. With RACE=1 the director runs under the race detector, and a race that any director
+# reports fails the run. More arguments go to the test binary, such as -test.run FullDisk.
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"

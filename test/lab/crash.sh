@@ -1,5 +1,6 @@
 #!/bin/sh
-# crash.sh NAME, inside a lab: the libvirtd of the further host NAME gets a kill -9 and is started again, while its guests run on.
+# crash.sh NAME, inside a lab: the libvirtd of the further host NAME gets a kill -9 and is started again, while its
+# guests run on.
 set -eu
 run=${LAB_DIR:?}/hosts/$1/run
 pid=$(cat "$run/libvirtd.pid")

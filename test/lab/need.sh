@@ -14,7 +14,10 @@ missing() {
 }
 
 (($#)) || { echo "usage: need.sh PACKAGE..." >&2; exit 64; }
-command -v dpkg-query >/dev/null || { echo "need.sh: this needs Debian (no dpkg-query); install by hand: $*" >&2; exit 69; }
+command -v dpkg-query >/dev/null || {
+    echo "need.sh: this needs Debian (no dpkg-query); install by hand: $*" >&2
+    exit 69
+}
 [[ -n "$(missing "$@")" ]] || exit 0
 ((EUID == 0)) || { echo "need.sh: run as root, or: sudo apt-get install $(missing "$@" | xargs)" >&2; exit 77; }
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh [DIR]: puts the console that the director serves at / into DIR (director/console/site). What was built before from the same source
-# comes from the cache. Texts are compressed once, here.
+# build.sh [DIR]: puts the console that the director serves at / into DIR (director/console/site). What was built before
+# from the same source comes from the cache. Texts are compressed once, here.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -29,7 +29,8 @@ if [[ ! -d $made ]]; then
     ln -s "$packages/node_modules" "$stage/node_modules"
     (
         cd "$stage" &&
-            node node_modules/openapi-typescript/bin/cli.js "$root/docs/reference/openapi.yaml" -o src/api/schema.d.ts &&
+            node node_modules/openapi-typescript/bin/cli.js "$root/docs/reference/openapi.yaml" \
+                -o src/api/schema.d.ts &&
             node node_modules/typescript/bin/tsc --noEmit &&
             node node_modules/vite/bin/vite.js build --outDir "$stage/site"
     ) >"$stage/log" 2>&1 || {

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# test.sh [TEST...]: the console's unit tests, and its pages in Debian's Chromium against rehearsing directors. bin must be built: make build.
+# test.sh [TEST...]: the console's unit tests, and its pages in Debian's Chromium against rehearsing directors. bin must
+# be built: make build.
 # CONSOLE_PICTURES names a directory that gets a picture of every page.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")"

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# build.sh [DIR]: puts the manual that the director serves at /docs into DIR (director/manual/site). What was built before from the same pages
-# comes from the cache. Texts are compressed once, here.
+# build.sh [DIR]: puts the manual that the director serves at /docs into DIR (director/manual/site). What was built
+# before from the same pages comes from the cache. Texts are compressed once, here.
 set -euo pipefail
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)

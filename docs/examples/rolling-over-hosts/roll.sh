@@ -4,13 +4,14 @@
 #
 #   roll.sh --run up7 --cluster demo --upgrade ./upgrade-host.sh hv1 hv2 hv3
 #
-# The command gets the name of the host, returns when the host is upgraded and back, and can be run again. directorctl must be logged in.
-# Whatever stops the script: run it again with the same --run, and it continues where it was. The director remembers the tasks by their ids.
+# The command gets the name of the host, returns when the host is upgraded and back, and can be run again. directorctl
+# must be logged in. Whatever stops the script: run it again with the same --run, and it continues where it was. The
+# director remembers the tasks by their ids.
 # The exit code is that of the directorctl phase that stopped it (directorctl help exit-codes), or that of the command.
 set -euo pipefail
 
 usage() {
-    sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+    sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
     exit 2
 }
 
@@ -29,7 +30,8 @@ while [[ $# -gt 0 && $1 == --* ]]; do
 done
 [[ -n $run && -n $cluster && -n $upgrade && $# -gt 0 ]] || usage
 
-# phase NAME TASK ARGS...: ends well only when the task is done. A director that does not answer is starting again, and is asked again.
+# phase NAME TASK ARGS...: ends well only when the task is done. A director that does not answer is starting again, and
+# is asked again.
 phase() {
     local name=$1 task=$2 code=0 try
     shift 2
@@ -58,7 +60,8 @@ asked() {
 
 phase cluster "$run-begin" --cluster "$cluster"
 for host in "$@"; do
-    # The unlock is asked for when the upgrade is through. A host that is so far must not be upgraded again: its nodes may be back.
+    # The unlock is asked for when the upgrade is through. A host that is so far must not be upgraded again: its nodes
+    # may be back.
     if ! asked "$run-$host-unlock"; then
         phase pre-node-lock "$run-$host-lock" --host "$host" "${provider[@]}"
         echo "== upgrading $host"

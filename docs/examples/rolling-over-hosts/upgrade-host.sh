@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# An upgrade of one libvirt host by its package manager, for roll.sh. It returns when the host answers again after its restart.
+# An upgrade of one libvirt host by its package manager, for roll.sh. It returns when the host answers again after its
+# restart.
 set -euo pipefail
 host=$1
 remote() { ssh -o BatchMode=yes -o ConnectTimeout=5 "root@$host" "$@"; }

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
-# Runs a command in namespaces of its own: no network but the loopback, an /etc and a /var of its own, user 0. It needs no root.
+# Runs a command in namespaces of its own: no network but the loopback, an /etc and a /var of its own, user 0. It needs
+# no root.
 # Usage: sandbox.sh COMMAND...
 set -euo pipefail
 if [ "${1-}" != --inside ]; then
