@@ -9,7 +9,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"sync"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/store/storetest"
 	"github.com/director-kaas/kaas/director/webhook/webhooktest"
+	"github.com/director-kaas/kaas/test/program"
 )
 
 var kills = flag.Int("kills", 15, "how often a process that sends to hooks is killed")
@@ -106,7 +106,7 @@ func TestKills(t *testing.T) {
 	}
 	l.stop()
 	for range *kills {
-		kill(t, l.dir, time.Duration(rand.IntN(60))*time.Millisecond)
+		program.KilledAfter(t, childDir+"="+l.dir, time.Duration(rand.IntN(60))*time.Millisecond)
 	}
 	l.start()
 	for i := range plans {
@@ -121,27 +121,6 @@ func TestKills(t *testing.T) {
 		})
 	}
 	check(t, e.Got(), plans, phases)
-}
-
-// kill starts a process and kills it some time after it has begun to work.
-func kill(t *testing.T, dir string, after time.Duration) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 16)); err != nil {
-		t.Errorf("the process did not start: %v", err)
-	}
-	<-time.After(after)
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
 }
 
 // check looks whether each plan has told each phase, in their order, and whether an id is that of one phase of a plan.

@@ -8,7 +8,6 @@ import (
 	"math/rand/v2"
 	"net/netip"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"testing"
@@ -24,6 +23,7 @@ import (
 	"github.com/director-kaas/kaas/director/seal"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/store/storetest"
+	"github.com/director-kaas/kaas/test/program"
 )
 
 // childDir tells the test's own binary to be a process that tells people, on the state in the directory.
@@ -97,6 +97,7 @@ func TestKills(t *testing.T) {
 	// All failures fit in one message, which lists 30: a slow process may tell them all at once.
 	const rounds, failures = 15, 2
 	dir := t.TempDir()
+	child := childDir + "=" + dir
 	world := func(ids []string) {
 		t.Helper()
 		text, _ := json.Marshal(ids)
@@ -127,10 +128,10 @@ func TestKills(t *testing.T) {
 			ids = append(ids, fmt.Sprintf("k%d", len(ids)))
 		}
 		world(ids)
-		kill(t, dir, time.Duration(rand.IntN(500))*time.Millisecond)
+		program.KilledAfter(t, child, time.Duration(rand.IntN(500))*time.Millisecond)
 	}
 	// The last one is left alone until all is told.
-	run(t, dir, func() bool {
+	program.Killed(t, child, func() bool {
 		list, err := db.NotificationMessages(t.Context(), "oncall", "", 500)
 		told := 0
 		for _, m := range list {
@@ -160,43 +161,6 @@ func TestKills(t *testing.T) {
 		}
 	}
 	t.Logf("%d mails for %d failures", len(server.Got()), len(ids))
-}
-
-// kill starts a process and kills it some time after it has begun to work.
-func kill(t *testing.T, dir string, after time.Duration) {
-	t.Helper()
-	end := time.Now().Add(after)
-	run(t, dir, func() bool { return !time.Now().Before(end) })
-}
-
-// run starts a process, and kills it once enough holds.
-func run(t *testing.T, dir string, enough func() bool) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), os.Args[0])
-	cmd.Env = append(os.Environ(), childDir+"="+dir)
-	cmd.Stderr = os.Stderr
-	out, err := cmd.StdoutPipe()
-	if err == nil {
-		err = cmd.Start()
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := out.Read(make([]byte, 16)); err != nil {
-		t.Errorf("the process did not start: %v", err)
-	}
-	tick := time.NewTicker(5 * time.Millisecond)
-	defer tick.Stop()
-	deadline := time.Now().Add(time.Minute)
-	for !enough() {
-		if time.Now().After(deadline) {
-			t.Error("not all is told within a minute")
-			break
-		}
-		<-tick.C
-	}
-	_ = cmd.Process.Kill()
-	_ = cmd.Wait()
 }
 
 // On a PostgreSQL, which directors share, people are told as on a database of one.
