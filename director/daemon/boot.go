@@ -233,7 +233,7 @@ func (b *boot) startSchedules(ctx context.Context) error {
 	}
 	b.people = people.New(people.Config{
 		Store: b.db, Accounts: b.vault(b.db, b.box), Sealer: b.box, URL: b.cfg.publicURL(),
-		Networks: b.cfg.ProviderNetworks, Now: time.Now, Log: b.log,
+		Networks: b.cfg.ProviderNetworks, CheckName: identity.CheckName, Now: time.Now, Log: b.log,
 	})
 	b.every(ctx, peopleEvery, "ask directories about people", b.people.Refresh)
 	return nil

@@ -14,7 +14,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
-	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/ldap"
 	"github.com/director-kaas/kaas/director/model"
 )
@@ -49,8 +48,10 @@ type Config struct {
 	Sealer   Sealer
 	URL      string           // of the director, for browsers
 	Networks confine.Networks // where directories may be
-	Now      func() time.Time
-	Log      *slog.Logger
+	// CheckName returns what is wrong with the name of a user of this director.
+	CheckName func(name string) []director.Field
+	Now       func() time.Time
+	Log       *slog.Logger
 }
 
 // Service asks directories. It is safe for concurrent use.
@@ -224,7 +225,7 @@ func role(p model.IdentityProvider, groups []string) director.UserRole {
 func (s *Service) user(doc model.Stored, p ldap.Person) (director.User, error) {
 	const op = "people.login"
 	name := strings.ToLower(p.Name)
-	if f := identity.CheckName(name); len(f) > 0 {
+	if f := s.CheckName(name); len(f) > 0 {
 		return director.User{}, director.Errorf(
 			director.KindUnauthenticated, op, "the name %q of the directory %s %s", p.Name, doc.Metadata.Name, f[0].Msg,
 		).WithHint("ask an administrator; %s", f[0].Hint)

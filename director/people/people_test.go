@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/ldap/ldaptest"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/oidc/oidctest"
@@ -88,7 +89,7 @@ func setup(t *testing.T) *world {
 	w.people = people.New(people.Config{
 		Store: db, Accounts: accounts{1}, Sealer: box, URL: director1, Networks: confine.Networks{
 			netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128"),
-		}, Now: w.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		}, CheckName: identity.CheckName, Now: w.now, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 	})
 	w.auth, err = auth.New(db, auth.Config{
 		Hash: auth.Params{MemoryKiB: 64, Passes: 1}, People: w.people, Now: w.now, TokenTTL: 100 * time.Hour,
