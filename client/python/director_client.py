@@ -2310,10 +2310,14 @@ class Session(TypedDict):
     user: str
 
 
-class Settings(TypedDict):
+class _Settings(TypedDict):
     approval: str
     node_shells: int
     plan_life_seconds: int
+
+
+class Settings(_Settings, total=False):
+    notice: str
 
 
 class _Step(TypedDict):

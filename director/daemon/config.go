@@ -72,6 +72,8 @@ type Config struct {
 	ImageReserve         model.Size `yaml:"imageReserve"`      // what images leave free on the disk, for the database
 	// NodeShells is how many shells on nodes administrators may have open at once, through the console; 0 for none.
 	NodeShells int `yaml:"nodeShells"`
+	// Notice is plain text that the first page of the console shows to everyone who logs in.
+	Notice string `yaml:"notice"`
 	// TrustedProxies may say in X-Forwarded-For who asks; without them the address of the connection counts.
 	TrustedProxies []netip.Prefix `yaml:"trustedProxies"`
 	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
@@ -169,6 +171,7 @@ func (c Config) Validate() error {
 	c.checkAddresses(&p)
 	c.checkLimits(&p)
 	c.checkChoices(&p)
+	c.checkNotice(&p)
 	c.checkCauses(&p)
 	p = append(p, c.doorProblems()...)
 	c.AuditSyslog.check(&p)
@@ -299,6 +302,18 @@ func (c Config) checkChoices(p *problems) {
 	}
 }
 
+// noticeLength bounds a notice, in bytes: every inbox reads it.
+const noticeLength = 2000
+
+func (c Config) checkNotice(p *problems) {
+	if len(c.Notice) > noticeLength {
+		p.add("notice", fmt.Sprintf("at most %d bytes", noticeLength), "has %d bytes", len(c.Notice))
+	}
+	if err := director.CheckPrintable(c.Notice, "\n"); err != nil {
+		p.add("notice", "plain text with line ends alone", "%v", err)
+	}
+}
+
 func (c Config) checkCauses(p *problems) {
 	if c.CausesFile == "" {
 		return
@@ -354,7 +369,7 @@ func causesProblems(err error) []director.Field {
 // settings are what clients of the API go by.
 func (c Config) settings() wire.Settings {
 	return wire.Settings{
-		Approval: c.Approval, NodeShells: c.NodeShells,
+		Approval: c.Approval, NodeShells: c.NodeShells, Notice: strings.TrimSpace(c.Notice),
 		PlanLifeSeconds: int64(time.Duration(c.PlanLife) / time.Second),
 	}
 }

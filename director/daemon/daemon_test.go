@@ -166,6 +166,12 @@ func TestBadConfig(t *testing.T) {
 		},
 		"no address": {"stateDir: /x", []string{"address"}},
 		"not yaml":   {"a: [", []string{"did not find"}},
+		"a notice that is too long": {
+			"address: 192.0.2.1\nnotice: " + strings.Repeat("x", 2001), []string{"notice: has 2001 bytes"},
+		},
+		"a notice with an escape": {
+			"address: 192.0.2.1\nnotice: \"\\e[31m\"", []string{"notice: has the control character U+001B"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

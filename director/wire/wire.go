@@ -102,6 +102,7 @@ type Settings struct {
 	Approval        string `json:"approval" enum:"none,any,other" doc:"Who agrees to plans that destroy something."`
 	PlanLifeSeconds int64  `json:"plan_life_seconds" doc:"How long a plan can be started after it was made."`
 	NodeShells      int    `json:"node_shells" doc:"Shells on nodes that may be open at once; 0 for none."`
+	Notice          string `json:"notice,omitempty" doc:"Plain text of the configuration for everyone who logs in."`
 }
 
 // Granted is a role in a project or on a cluster; on the whole director with neither.

@@ -5,6 +5,7 @@
 #                    when it is there
 #   demo.sh clean    take all of it away, except the caches
 #   demo.sh ctl ...  directorctl, as the demo's admin
+#   demo.sh config RELEASE IMAGE  write the director's configuration alone, for a bundle's directory and an image's file
 #
 # Environment: DEMO_DIR (state of the director; default /var/lib/director-demo), KUBERNETES (minor version; default
 # 1.37), DEMO_PORT (of the console on this machine's own loopback; default 8443).
@@ -57,6 +58,18 @@ adminPasswordFile: $DEMO_DIR/admin.password
 bundleDirs: ["$(dirname "$1")"]
 imageDirs: ["$(dirname "$2")"]
 trustedKeys: ["$1.pub", "$2.pub"]
+notice: >
+  This director is a demo. "make demo" makes the cluster demo, of the master demo-master-1 and the worker demo-worker-1:
+  two VMs on a hypervisor host of the lab.
+
+  When its plan is done, the administrators' kubeconfig is $DEMO_DIR/kubeconfig. The cluster's network is the lab's own,
+  so kubectl runs inside of it:
+  test/lab/lab exec -- $DEMO_DIR/kubectl --kubeconfig $DEMO_DIR/kubeconfig get nodes -o wide
+
+  To try next: open Clusters, choose demo, read the plan that made it, and what the VM of a node prints on its console.
+  Then choose a node and rehearse its drain under "Work on"; a rehearsal changes nothing.
+
+  "make demo/clean" takes everything away.
 CONFIG
 }
 
@@ -209,6 +222,10 @@ clean() {
 case ${1:-} in
     up) up ;;
     clean) clean ;;
+    config)
+        (($# == 3)) || die "config takes the directory of a release bundle and the file of an image"
+        write_config "$2" "$3"
+        ;;
     ctl)
         shift
         ctl "$@"

@@ -72,6 +72,19 @@ ${more}  masters: {memory: 2GiB, disk: 10GiB}
   workers: [{name: worker, count: ${workers}, memory: 2GiB, disk: 10GiB}]
 `
 
+// blockStorage has the browser refuse to store anything for the pages that come.
+export async function blockStorage(page: Page): Promise<void> {
+  await page.addInitScript(() => {
+    for (const name of ['localStorage', 'indexedDB']) {
+      Object.defineProperty(window, name, {
+        get() {
+          throw new DOMException('The user has blocked storage.', 'SecurityError')
+        },
+      })
+    }
+  })
+}
+
 // write replaces the text of an editor as a person does it. (Playwright's fill has the browser insert styled text,
 // which the content policy refuses.)
 export async function write(editor: Locator, text: string): Promise<void> {

@@ -1,12 +1,14 @@
 // The inbox of a director that wants two people for what destroys something.
-import { accessible, expect, login, picture, test as base } from './fixtures'
+import { accessible, blockStorage, expect, login, picture, test as base } from './fixtures'
 import { Director } from './director'
+
+const notice = 'Try <b>anything</b> here.\nEach night, all of it is deleted.'
 
 const test = base.extend<object, { director: Director }>({
   director: [
     async ({}, use) => {
       const director = new Director()
-      await director.start('approval: other')
+      await director.start(`approval: other\nnotice: |\n  ${notice.replaceAll('\n', '\n  ')}\n`)
       await use(director)
       await director.stop()
     },
@@ -57,6 +59,44 @@ test('what is ill, and where it is mended', async ({ page, director }) => {
     .getByRole('link')
     .click()
   await expect(page).toHaveURL(/infrastructure\/capacity/)
+})
+
+test('the notice of the configuration is plain text, and is dismissed once', async ({ page, director }) => {
+  await login(page, director)
+  const shown = page.getByText(notice)
+  await expect(shown).toBeVisible()
+  expect(await shown.innerText()).toBe(notice)
+  await accessible(page)
+  await page.getByRole('button', { name: 'Dismiss the notice' }).press('Enter')
+  await expect(shown).toHaveCount(0)
+  await page.reload()
+  await expect(page.getByLabel('Counts')).toBeVisible()
+  await expect(shown).toHaveCount(0)
+  await page.goto('/settings')
+  await expect(shown).toBeVisible() // it can be read again
+  // Another text than the one that was dismissed is shown.
+  await page.evaluate(() => localStorage.setItem('director.notice', 'Yesterday’s words.'))
+  await page.goto('/')
+  await expect(shown).toBeVisible()
+})
+
+test('a browser that stores nothing dismisses the notice until the page is loaded again', async ({
+  page,
+  director,
+}) => {
+  await blockStorage(page)
+  await login(page, director)
+  await page.getByRole('button', { name: 'Dismiss the notice' }).click()
+  await page
+    .getByRole('link', { name: /clusters?$/ })
+    .first()
+    .click()
+  await expect(page.getByRole('heading', { level: 1 })).toHaveText('Clusters')
+  await page.goBack()
+  await expect(page.getByLabel('Counts')).toBeVisible()
+  await expect(page.getByText(notice)).toHaveCount(0)
+  await page.reload()
+  await expect(page.getByText(notice)).toBeVisible()
 })
 
 test('who has made a plan that destroys does not start it; another person does', async ({ page, director }) => {

@@ -1,5 +1,5 @@
 // What others write is shown as they wrote it, and what a browser refuses is not needed.
-import { accessible, expect, login, test } from './fixtures'
+import { accessible, blockStorage, expect, login, test } from './fixtures'
 
 test.beforeAll(({ director }) => director.settle())
 
@@ -47,15 +47,7 @@ test('what a node prints is text: escapes, right-to-left marks, markup, and a li
 })
 
 test('a browser that stores nothing can be used', async ({ page, director }) => {
-  await page.addInitScript(() => {
-    for (const name of ['localStorage', 'indexedDB']) {
-      Object.defineProperty(window, name, {
-        get() {
-          throw new DOMException('The user has blocked storage.', 'SecurityError')
-        },
-      })
-    }
-  })
+  await blockStorage(page)
   await login(page, director, '/clusters/new')
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('New cluster')
   await page.getByLabel('Name', { exact: true }).fill('kept-here')

@@ -1,4 +1,5 @@
 import { useSyncExternalStore } from 'react'
+import { remember, remembered } from './remembered'
 
 export type Theme = 'system' | 'light' | 'dark'
 const key = 'director.theme'
@@ -6,14 +7,9 @@ const watchers = new Set<() => void>()
 const dark = matchMedia('(prefers-color-scheme: dark)')
 let theme: Theme = stored()
 
-// A browser may refuse to store anything: the choice then holds until the page is loaded again.
 function stored(): Theme {
-  try {
-    const t = localStorage.getItem(key)
-    return t === 'light' || t === 'dark' ? t : 'system'
-  } catch {
-    return 'system'
-  }
+  const t = remembered(key)
+  return t === 'light' || t === 'dark' ? t : 'system'
 }
 
 export function applyTheme(): void {
@@ -24,11 +20,7 @@ dark.addEventListener('change', applyTheme)
 
 export function setTheme(t: Theme): void {
   theme = t
-  try {
-    localStorage.setItem(key, t)
-  } catch {
-    // see stored
-  }
+  remember(key, t)
   applyTheme()
   for (const w of watchers) w()
 }

@@ -49,6 +49,14 @@ export function DirectorCard() {
                 ],
                 ['Approval', approvals[s.approval]],
                 ['A plan can be started for', lasting(s.plan_life_seconds)],
+                [
+                  'Notice',
+                  s.notice && (
+                    <span key="notice" className="pre">
+                      {s.notice}
+                    </span>
+                  ),
+                ],
                 ['Shells on nodes', s.node_shells > 0 ? `on; ${s.node_shells} may be open at once` : 'off'],
                 [
                   'Health',

@@ -12,6 +12,7 @@ import { Status } from '../ui/status'
 import { Time } from '../ui/time'
 import { Questions } from './hooks'
 import { Ill } from './ill'
+import { Notice } from './notice'
 import { PlanTable } from './planTable'
 
 const few = 50
@@ -28,6 +29,7 @@ export default function Inbox() {
   return (
     <Page title="Inbox">
       <div className="stack">
+        <Notice />
         {summary.data && <Counts of={summary.data} />}
         {summary.data?.clusters === 0 && <First mayAct={edits(me)} />}
         <Section title="Waits for you">
