@@ -176,6 +176,7 @@ function ImportDialog({ name, close, changed }: DialogProps & { changed: () => v
           onChange={(_, v) => setCertificate(v)}
         />
       </FormGroup>
+      <Command>{`directorctl ca import ${quoted(name)} certificate.pem`}</Command>
     </Ask>
   )
 }

@@ -137,6 +137,7 @@ function Repair({ of }: { of: Schemas['Consul'] }) {
                     </li>
                   ))}
                 </ul>
+                <Command>{`directorctl consul sync ${quoted(of.name)} --confirm ${quoted(held.id)}`}</Command>
               </Ask>
             )}
           >
