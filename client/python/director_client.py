@@ -4107,7 +4107,8 @@ class Client:
     def make_director_plan(self, name: str, body: DirectorPlanRequest, *, idempotency_key: str | None = None) -> Plan:
         """Freeze a plan for the VM of another director.
 
-        Nothing happens to the VM until the plan is started, as those of clusters are.
+        Nothing happens to the VM until the plan is started, as those of clusters are. The answer has no steps and no
+        machines.
         """
         return self._request(
             "POST", f"/directors/{_quote(name)}/plans",
@@ -4119,8 +4120,8 @@ class Client:
     def make_plan(self, name: str, body: PlanRequest, *, idempotency_key: str | None = None) -> Plan:
         """Freeze a plan for a cluster.
 
-        Nothing happens to the cluster until the plan is started. A plan without steps means that nothing is to be
-        done.
+        Nothing happens to the cluster until the plan is started. steps_total 0 means that nothing is to be done. The
+        answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/clusters/{_quote(name)}/plans",
@@ -4133,7 +4134,7 @@ class Client:
         """Make a plan again that was not started.
 
         The new plan is for what the older one was asked for, and for the world as it is now. The older one is
-        discarded. A plan without steps means that nothing is to be done.
+        discarded. steps_total 0 means that nothing is to be done. The answer has no steps and no machines.
         """
         return self._request(
             "POST", f"/plans/{_quote(id)}/again",

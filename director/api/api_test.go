@@ -252,6 +252,10 @@ func TestPlansAndEvents(t *testing.T) {
 	); bad.Kind != string(director.KindConflict) {
 		t.Errorf("start by a wrong hash: %+v", bad)
 	}
+	if p.Steps == nil || len(p.Steps) > 0 || p.StepsTotal == 0 {
+		t.Errorf("the answer that a plan is made has its steps: %+v", p)
+	}
+	b.do(t, http.MethodGet, "/plans/"+p.ID, "", http.StatusOK, &p)
 	var begun wire.Plan
 	b.do(t, http.MethodPost, "/plans/"+p.ID+"/start", `{"hash":"`+p.Hash+`"}`, http.StatusAccepted, &begun)
 	if len(p.Steps) == 0 || begun.ID != p.ID || begun.StepsTotal != p.StepsTotal || begun.Steps == nil ||

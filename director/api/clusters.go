@@ -100,10 +100,10 @@ func (s *clusterRoutes) clusters(api huma.API) {
 	operation(s.server, api, takesKeys(huma.Operation{
 		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
 		Summary: "Freeze a plan for a cluster",
-		Description: "Nothing happens to the cluster until the plan is started. A plan without steps means that " +
-			"nothing is to be done.",
+		Description: "Nothing happens to the cluster until the plan is started. steps_total 0 means that nothing is to " +
+			"be done. " + withoutSteps,
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated, planOf)), director.ActPlan, kindCluster, s.makePlan)
+	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster, s.makePlan)
 	operation(s.server, api, huma.Operation{
 		OperationID: "list-nodes", Method: http.MethodGet, Path: "/clusters/{name}/nodes", Tags: tags,
 		Summary: "Show the nodes of a cluster",
@@ -157,7 +157,7 @@ func (s *clusterRoutes) makePlan(ctx context.Context, a director.Actor, in *plan
 	if err != nil {
 		return nil, err
 	}
-	return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: wire.PlanOf(view.Plan, view.State)}, nil
+	return &created[wire.Plan]{Location: placeOf(view.Plan.ID), Body: shortOf(view)}, nil
 }
 
 func (s *clusterRoutes) listNodes(ctx context.Context, _ director.Actor, in *clusterInput) (*body[wire.Nodes], error) {

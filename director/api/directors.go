@@ -35,9 +35,9 @@ func (s *clusterRoutes) directors(api huma.API) {
 	operation(s.server, api, takesKeys(huma.Operation{
 		OperationID: "make-director-plan", Method: http.MethodPost, Path: "/directors/{name}/plans", Tags: tags,
 		Summary:       "Freeze a plan for the VM of another director",
-		Description:   "Nothing happens to the VM until the plan is started, as those of clusters are.",
+		Description:   "Nothing happens to the VM until the plan is started, as those of clusters are. " + withoutSteps,
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated, planOf)), director.ActPlan, kindDirector, s.makeDirectorPlan)
+	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindDirector, s.makeDirectorPlan)
 }
 
 func (s *clusterRoutes) listDirectors(
@@ -65,5 +65,5 @@ func (s *clusterRoutes) makeDirectorPlan(
 	if err != nil {
 		return nil, err
 	}
-	return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: planOf(v)}, nil
+	return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: shortOf(v)}, nil
 }

@@ -114,16 +114,16 @@ func (s *planRoutes) madeAgain(api huma.API, tags []string) {
 		OperationID: "make-plan-again", Method: http.MethodPost, Path: "/plans/{id}/again", Tags: tags,
 		Summary: "Make a plan again that was not started",
 		Description: "The new plan is for what the older one was asked for, and for the world as it is now. The " +
-			"older one is discarded. A plan without steps means that nothing is to be done.",
+			"older one is discarded. steps_total 0 means that nothing is to be done. " + withoutSteps,
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusCreated, planOf)), director.ActPlan, kindPlan, func(
+	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindPlan, func(
 		ctx context.Context, a director.Actor, in *planRef,
 	) (*created[wire.Plan], error) {
 		v, err := s.Planning.PlanAgain(ctx, a.User, in.ID)
 		if err != nil {
 			return nil, err
 		}
-		return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: planOf(v)}, nil
+		return &created[wire.Plan]{Location: placeOf(v.Plan.ID), Body: shortOf(v)}, nil
 	})
 	type compareInput struct {
 		ID    string `path:"id" maxLength:"64" doc:"Id of the newer plan."`
@@ -253,6 +253,9 @@ func planOf(v plan.View) wire.Plan {
 	return p
 }
 
+// withoutSteps is what the description says of the answers that are made by shortOf.
+const withoutSteps = "The answer has no steps and no machines."
+
 // shortOf is the wire form of a plan without its steps and machines: one for 1,000 nodes has thousands of steps.
 func shortOf(v plan.View) wire.Plan {
 	p := planOf(v)
@@ -307,28 +310,27 @@ func joined[T ~string](all []T) string {
 	return strings.Join(texts, ", ")
 }
 
-// planAgain answers with the plan that a witness names, in its whole or its short form.
-func (s *server) planAgain(status int, form func(plan.View) wire.Plan) again {
+// planAgain answers with the plan that a witness names, in its short form: the answer is also kept for a second try.
+func (s *server) planAgain(status int) again {
 	return func(ctx context.Context, id string) (int, string, any, error) {
 		v, err := s.Journal.Plan(ctx, id)
 		if err != nil {
 			return 0, "", nil, err
 		}
-		return status, placeOf(id), form(v), nil
+		return status, placeOf(id), shortOf(v), nil
 	}
 }
 
-// verb registers POST /plans/{id}/name, which answers 202 with the place of the plan and its short form: the answer is
-// also kept for a second try.
+// verb registers POST /plans/{id}/name, which answers 202 with the place of the plan and its short form.
 func verb[I any](
 	s *server, api huma.API, name, summary, description string,
 	do func(context.Context, director.Actor, *I) (plan.View, error),
 ) {
 	operation(s, api, takesKeys(huma.Operation{
 		OperationID: name + "-plan", Method: http.MethodPost, Path: "/plans/{id}/" + name, Tags: []string{"Plans"},
-		Summary: summary, Description: description + " The answer has no steps and no machines.",
+		Summary: summary, Description: description + " " + withoutSteps,
 		DefaultStatus: http.StatusAccepted, Errors: []int{http.StatusNotFound},
-	}, s.planAgain(http.StatusAccepted, shortOf)), director.ActRun, kindPlan,
+	}, s.planAgain(http.StatusAccepted)), director.ActRun, kindPlan,
 		func(ctx context.Context, a director.Actor, in *I) (*created[wire.Plan], error) {
 			v, err := do(ctx, a, in)
 			if err != nil {

@@ -17,9 +17,5 @@ func (c *planCalls) Directors(ctx context.Context) ([]wire.DirectorVM, error) {
 
 // MakeDirectorPlan freezes a plan for the VM of another director.
 func (c *planCalls) MakeDirectorPlan(ctx context.Context, name string, r wire.DirectorPlanRequest) (wire.Plan, error) {
-	var p wire.Plan
-	err := c.call(ctx, request{
-		method: http.MethodPost, path: "/directors/" + url.PathEscape(name) + "/plans", body: r, once: true,
-	}, &p)
-	return p, err
+	return c.made(ctx, "/directors/"+url.PathEscape(name)+"/plans", r)
 }

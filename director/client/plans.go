@@ -13,16 +13,22 @@ import (
 
 // MakePlan freezes a plan for the cluster. Without an operation it is what brings the cluster to its document.
 func (c *planCalls) MakePlan(ctx context.Context, cluster string, r plan.Request) (wire.Plan, error) {
+	return c.made(ctx, "/clusters/"+cluster+"/plans", wire.PlanRequestOf(r))
+}
+
+// made has a plan made at a path, and reads its steps and machines: the answer to the request has none.
+func (c *planCalls) made(ctx context.Context, path string, body any) (wire.Plan, error) {
 	var p wire.Plan
-	err := c.call(ctx, request{
-		method: http.MethodPost, path: "/clusters/" + cluster + "/plans", body: wire.PlanRequestOf(r), once: true,
-	}, &p)
-	return p, err
+	err := c.call(ctx, request{method: http.MethodPost, path: path, body: body, once: true}, &p)
+	if err != nil || p.StepsTotal == len(p.Steps) {
+		return p, err
+	}
+	return c.Plan(ctx, p.ID)
 }
 
 // PlanAgain makes a plan again that was not started, for the world as it is now. The older one is discarded.
 func (c *planCalls) PlanAgain(ctx context.Context, id string) (wire.Plan, error) {
-	return c.verb(ctx, id, "again", nil)
+	return c.made(ctx, "/plans/"+id+"/again", nil)
 }
 
 // RehearsePlan tells what the plan's drains that have not ended would move away now, and what would block them.
@@ -48,7 +54,7 @@ func (c *planCalls) Plan(ctx context.Context, id string) (wire.Plan, error) {
 	return p, err
 }
 
-// verb does something to a plan. The plan that it returns has no steps and no machines, but that of "again".
+// verb does something to a plan. The plan that it returns has no steps and no machines.
 func (c *planCalls) verb(ctx context.Context, id, verb string, body any) (wire.Plan, error) {
 	var p wire.Plan
 	err := c.call(ctx, request{method: http.MethodPost, path: "/plans/" + id + "/" + verb, body: body, once: true}, &p)

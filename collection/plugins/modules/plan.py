@@ -72,7 +72,7 @@ def work(module, api):
     if p["nodes"]:
         request["nodes"] = p["nodes"]
     plan = api.make_plan(p["cluster"], request, idempotency_key=intention())
-    if not plan["steps"]:
+    if plan["steps_total"] == 0:
         return {"changed": False}
     return {"changed": True, "plan": brief(plan)}
 
