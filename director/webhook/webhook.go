@@ -23,7 +23,6 @@ import (
 	"net/netip"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/director-kaas/kaas/director/confine"
@@ -153,67 +152,11 @@ type Endpoint struct {
 	Resolve *net.Resolver // the system's if nil
 }
 
-// errOwn says that an address is where the director listens.
-var errOwn = errors.New("the director itself listens there")
-
-// client returns a client for one request. It uses no proxy, follows no redirect and keeps no connection.
+// client returns a client for one request.
 func (e Endpoint) client() *http.Client {
-	dialer := e.Allow.Dialer()
-	dialer.Timeout, dialer.Resolver = e.Timeout, e.Resolve
-	check := dialer.ControlContext
-	dialer.ControlContext = func(ctx context.Context, network, address string, c syscall.RawConn) error {
-		if err := check(ctx, network, address, c); err != nil {
-			return err
-		}
-		return e.notOwn(address)
-	}
-	conf := &tls.Config{MinVersion: tls.VersionTLS12, RootCAs: e.Roots}
-	if e.Client != nil {
-		conf.Certificates = []tls.Certificate{*e.Client}
-	}
-	return &http.Client{
-		Timeout: e.Timeout,
-		Transport: &http.Transport{
-			DialContext: dialer.DialContext, TLSClientConfig: conf, DisableKeepAlives: true, ForceAttemptHTTP2: true,
-			MaxResponseHeaderBytes: MostAnswer, DisableCompression: true,
-		},
-		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
-	}
-}
-
-// notOwn refuses the addresses on which the director listens, whatever is allowed.
-func (e Endpoint) notOwn(address string) error {
-	to, err := netip.ParseAddrPort(address)
-	if err != nil {
-		return err
-	}
-	ip := to.Addr().Unmap().WithZone("")
-	for _, own := range e.Own {
-		if own.Port() != to.Port() {
-			continue
-		}
-		if own.Addr().Unmap() == ip || own.Addr().IsUnspecified() && local(ip) {
-			return fmt.Errorf("%s is not allowed: %w", to, errOwn)
-		}
-	}
-	return nil
-}
-
-// local reports whether the address is one of this machine's.
-func local(ip netip.Addr) bool {
-	if ip.IsLoopback() {
-		return true
-	}
-	all, err := net.InterfaceAddrs()
-	if err != nil {
-		return true // rather none than the director
-	}
-	for _, a := range all {
-		if p, err := netip.ParsePrefix(a.String()); err == nil && p.Addr().Unmap().WithZone("") == ip {
-			return true
-		}
-	}
-	return false
+	c := confine.Guard{Allow: e.Allow, Own: e.Own, Resolve: e.Resolve}.Client(e.Timeout, e.Roots, e.Client)
+	c.Timeout = e.Timeout
+	return c
 }
 
 // Request is one attempt to deliver an event.
@@ -275,7 +218,7 @@ func failed(err error, timeout time.Duration) Outcome {
 	o := Outcome{Problem: err.Error()}
 	var timed net.Error
 	switch {
-	case errors.Is(err, confine.ErrAddress), errors.Is(err, errOwn):
+	case errors.Is(err, confine.ErrAddress), errors.Is(err, confine.ErrOwn):
 		o.Blocked = true
 	case errors.As(err, &timed) && timed.Timeout():
 		o.Problem = fmt.Sprintf("no answer within %s", timeout)
