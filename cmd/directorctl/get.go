@@ -240,6 +240,9 @@ func (a *modelCommands) describeCluster(cmd *cobra.Command, api *client.Client, 
 		line("Cluster", c.Name)
 		line("Status", c.Status)
 		line("Release", c.Release)
+		if c.Newer != nil {
+			line("Newer", c.Newer.Version+", with Release/"+c.Newer.Release)
+		}
 		line("Endpoint", c.Endpoint)
 		line("Generation", strconv.FormatInt(c.Generation, 10))
 		if c.Plan != "" {
