@@ -18,6 +18,16 @@ type ReleaseFile struct {
 	By         string            `json:"by"`
 }
 
+// ReleaseFetch is an archive of a release bundle on a mirror.
+type ReleaseFetch struct {
+	URL string // with https
+	CA  string // certificates in PEM form that the mirror may be from; empty for those of the system
+	// User and Password are for the mirror, and are not stored; empty for none.
+	User     string
+	Password Secret
+	By       string
+}
+
 // ReleaseImport is what to make of an uploaded archive of a release bundle.
 type ReleaseImport struct {
 	Upload   string

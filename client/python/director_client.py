@@ -2164,6 +2164,32 @@ class Release(_Release, total=False):
     unsigned: str
 
 
+class _ReleaseFetch(TypedDict):
+    url: str
+
+
+class ReleaseFetch(_ReleaseFetch, total=False):
+    ca: str
+    password: str
+    user: str
+
+
+class ReleaseFetchAt(TypedDict):
+    url: str
+
+
+class _ReleaseFetchJob(TypedDict):
+    id: str
+    stage: str
+
+
+class ReleaseFetchJob(_ReleaseFetchJob, total=False):
+    done: int
+    problem: Problem
+    total: int
+    upload: Upload
+
+
 class _ReleaseFile(TypedDict):
     arch: str
     digest: str
@@ -2838,6 +2864,17 @@ class Client:
             answer="json",
         )
 
+    def cancel_release_fetch(self, body: ReleaseFetchAt) -> None:
+        """End the caller's fetch from an address and throw away what has arrived.
+
+        It is no error if there is none. A bundle that was imported stays.
+        """
+        return self._request(
+            "POST", "/release-fetches/cancel",
+            body=body, kind="json",
+            answer="none",
+        )
+
     def change_director_authority(self, body: DirectorAuthorityChange) -> DirectorAuthority:
         """Bring the change of the director's authority to its next stage.
 
@@ -3118,6 +3155,20 @@ class Client:
             answer="json",
         )
 
+    def fetch_release(self, body: ReleaseFetch) -> ReleaseFetchJob:
+        """Fetch an archive of a release bundle from a mirror.
+
+        The director fetches the file itself, and continues after a cut from where it was. The result is an upload,
+        which import-release then imports. Asked again, also after a failure or a restart of the director, it
+        continues. The director connects only to addresses in mirrorNetworks of its configuration. One to which
+        nothing is added for a day is thrown away.
+        """
+        return self._request(
+            "POST", "/release-fetches",
+            body=body, kind="json",
+            answer="json",
+        )
+
     def find_login(self, body: UserCode) -> Asking:
         """Find the program that shows a code.
 
@@ -3363,6 +3414,16 @@ class Client:
         """
         return self._request(
             "GET", f"/plans/{_quote(id)}/documents",
+            answer="json",
+        )
+
+    def get_release_fetch(self, id: str) -> ReleaseFetchJob:
+        """See how far a fetch is.
+
+        A director that was started again does not know its jobs any more: ask for the same fetch again.
+        """
+        return self._request(
+            "GET", f"/release-fetches/{_quote(id)}",
             answer="json",
         )
 

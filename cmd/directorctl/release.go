@@ -161,8 +161,9 @@ func (f archive) write(ctx context.Context, path string, show *progress) (string
 
 func (a *importCommands) importReleaseCommand() *cobra.Command {
 	var unsigned string
+	var from mirror
 	cmd := &cobra.Command{
-		Use: "import FILE [NAME]", Short: "Bring a release bundle to the director",
+		Use: "import FILE|URL [NAME]", Short: "Bring a release bundle to the director",
 		Long: "Send a release bundle to the director, which verifies it as a whole and keeps it by its digest, and " +
 			"let the document Release/NAME name it. FILE is what\n" +
 			"directorctl release pack made, or the directory of a bundle. NAME is the bundle's own name if it is " +
@@ -170,26 +171,35 @@ func (a *importCommands) importReleaseCommand() *cobra.Command {
 			"If the document exists, it changes to the new bundle. Clusters that run it stay as they are until the " +
 			"next plan.\n\n" +
 			"To continue an interrupted import, run the same command again.\n\n" +
+			"With the URL of an archive on a mirror, beginning with https://, the director fetches the archive itself. " +
+			"It connects only to addresses that its\n" +
+			"configuration allows in mirrorNetworks. A password for the mirror is not stored.\n\n" +
 			"The signature is in the bundle. A bundle without one is refused, unless --unsigned says in words why it " +
 			"is used.",
-		Example: "  directorctl release import k8s-1.37.1.tar\n  directorctl release import /mnt/usb/k8s-1.37.1 stable",
-		Args:    between(1, "FILE", "NAME"),
+		Example: "  directorctl release import k8s-1.37.1.tar\n  directorctl release import /mnt/usb/k8s-1.37.1 stable\n  directorctl " +
+			"release import https://mirror.example.org/k8s-1.37.1.tar --mirror-ca ca.crt",
+		Args:    between(1, "FILE|URL", "NAME"),
+		PreRunE: from.check,
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
 			name := ""
 			if len(args) > 1 {
 				name = args[1]
 			}
-			return a.importRelease(cmd.Context(), api, args[0], name, unsigned)
+			if from.cancel {
+				return api.CancelFetch(cmd.Context(), args[0])
+			}
+			return a.importRelease(cmd.Context(), api, args[0], name, unsigned, from)
 		}),
 	}
 	cmd.Flags().StringVar(
 		&unsigned, "unsigned", "", "why the bundle is used without a signature, in three words or more",
 	)
+	from.flags(cmd)
 	return cmd
 }
 
 func (a *importCommands) importRelease(
-	ctx context.Context, api *client.Client, path, name, unsigned string,
+	ctx context.Context, api *client.Client, path, name, unsigned string, from mirror,
 ) error {
 	if name != "" { // what is wrong with the document is known before anything is sent
 		d := releaseDocument(name, unsigned, wire.ReleaseFile{
@@ -199,23 +209,15 @@ func (a *importCommands) importRelease(
 			return err
 		}
 	}
-	f, c, err := openArchive(ctx, path)
-	if err != nil {
-		return stopped(ctx, err)
-	}
-	defer c.Close()
 	show := a.progress()
 	defer show.end()
-	sum, err := f.sum(ctx, show)
-	if err != nil {
-		return stopped(ctx, err)
+	var sum string
+	var err error
+	if isAddress(path) {
+		sum, err = a.fetchRelease(ctx, api, path, from, show)
+	} else {
+		sum, err = a.sendRelease(ctx, api, path, show)
 	}
-	q := wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
-	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
-		show.at("Sending "+f.name, arrived, f.size, true)
-	}, func(err error) {
-		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
-	})
 	if err != nil {
 		return stopped(ctx, err)
 	}
@@ -232,6 +234,28 @@ func (a *importCommands) importRelease(
 		name = file.Name
 	}
 	return a.nameRelease(ctx, api, name, unsigned, file)
+}
+
+// sendRelease uploads the archive, and returns its checksum.
+func (a *importCommands) sendRelease(
+	ctx context.Context, api *client.Client, path string, show *progress,
+) (string, error) {
+	f, c, err := openArchive(ctx, path)
+	if err != nil {
+		return "", err
+	}
+	defer c.Close()
+	sum, err := f.sum(ctx, show)
+	if err != nil {
+		return "", err
+	}
+	q := wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
+	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
+		show.at("Sending "+f.name, arrived, f.size, true)
+	}, func(err error) {
+		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
+	})
+	return sum, err
 }
 
 func releaseDocument(name, unsigned string, f wire.ReleaseFile) model.Document {

@@ -32,6 +32,7 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/kube"
+	"github.com/director-kaas/kaas/director/mirrors/mirrortest"
 	"github.com/director-kaas/kaas/director/simulate"
 )
 
@@ -49,6 +50,7 @@ func TestSimulatedScripts(t *testing.T) {
 			"letin":           letin,
 			"newest-campaign": newestCampaign,
 			"bundle":          makeBundle,
+			"mirror":          startMirror,
 			"newest-delivery": newestDelivery,
 			"stray":           stray,
 			"capture":         capture,
@@ -139,6 +141,7 @@ func simulatedConfig(state string) (daemon.Config, error) {
 	}
 	// The simulation makes what these documents name; those of the scripts name nothing outside of the director.
 	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
+	cfg.MirrorNetworks = confine.Networks{netip.MustParsePrefix("127.0.0.0/8")}
 	cfg.BackupDirs = confine.Dirs{filepath.Join(state, "backups")}
 	cfg.AdminPasswordFile = filepath.Join(state, "password")
 	if err := os.WriteFile(cfg.AdminPasswordFile, []byte(password), 0o600); err != nil {
@@ -299,6 +302,25 @@ func answerLogin(server, code, answer string) error {
 func makeBundle(ts *testscript.TestScript, _ bool, args []string) {
 	_, err := simulate.Bundle(context.Background(), ts.MkAbs("."), args[0], args[1])
 	ts.Check(err)
+}
+
+// startMirror serves a file over HTTPS, in answers that break off after 50,000 bytes of it, to ann with the password
+// hunter2, and sets $MIRROR to its address: mirror FILE CA-FILE.
+func startMirror(ts *testscript.TestScript, _ bool, args []string) {
+	file, err := os.ReadFile(ts.MkAbs(args[0]))
+	ts.Check(err)
+	m, end := mirrortest.New(file)
+	ts.Defer(end)
+	m.Cut(50_000)
+	m.Before(func(w http.ResponseWriter, r *http.Request) bool {
+		if user, password, _ := r.BasicAuth(); user == "ann" && password == "hunter2" {
+			return true
+		}
+		w.WriteHeader(http.StatusUnauthorized)
+		return false
+	})
+	ts.Setenv("MIRROR", m.URL)
+	ts.Check(os.WriteFile(ts.MkAbs(args[1]), []byte(m.CA), 0o600))
 }
 
 // stray does to a simulated hypervisor what the director does not know of, and sets $ID to the VM's id:

@@ -202,6 +202,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	plans.notifications(api)
 	documents.images(api)
 	documents.releases(api)
+	documents.mirrors(api)
 	documents.appliance(api)
 	providers.disks(api)
 	access.certificates(api)

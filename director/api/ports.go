@@ -49,6 +49,7 @@ type Ports struct {
 	Notifications Notifications
 	Images        Images
 	Releases      Releases
+	Mirrors       Mirrors
 	Ledger        Ledger
 	Disks         Disks
 	Backups       Backups

@@ -17,6 +17,38 @@ func (c *imageCalls) Releases(ctx context.Context) ([]wire.Release, error) {
 	return l.Items, err
 }
 
+// FetchRelease lets the director fetch an archive from a mirror, and returns the upload when all has arrived, also when
+// the director restarts meanwhile.
+func (c *imageCalls) FetchRelease(
+	ctx context.Context, q wire.ReleaseFetch, progress func(wire.ReleaseFetchJob),
+) (wire.Upload, error) {
+	var upload wire.Upload
+	r := request{method: http.MethodPost, path: "/release-fetches", body: q}
+	err := c.await(ctx, r, func(r request) (next request, done bool, err error) {
+		var j wire.ReleaseFetchJob
+		switch err := c.call(ctx, r, &j); {
+		case err != nil:
+			return r, false, err
+		case j.Problem != nil:
+			return r, true, j.Problem.AsError("client.release")
+		case j.Upload != nil:
+			upload = *j.Upload
+			return r, true, nil
+		}
+		if progress != nil {
+			progress(j)
+		}
+		return request{method: http.MethodGet, path: "/release-fetches/" + j.ID}, false, nil
+	})
+	return upload, err
+}
+
+// CancelFetch ends the fetch from the address and throws away what has arrived. No error if there is none.
+func (c *imageCalls) CancelFetch(ctx context.Context, address string) error {
+	q := wire.ReleaseFetchAt{URL: address}
+	return c.call(ctx, request{method: http.MethodPost, path: "/release-fetches/cancel", body: q}, nil)
+}
+
 // ImportRelease imports an uploaded archive, and returns when that is done, also when the director restarts meanwhile.
 func (c *imageCalls) ImportRelease(
 	ctx context.Context, q wire.ReleaseImport, progress func(wire.ReleaseJob),

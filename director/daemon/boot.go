@@ -202,7 +202,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 	b.services = newServices(parts{
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
 		bundles: b.bundles, types: b.hands.providers,
-		instance: b.instance, host: b.host, held: b.held.Load,
+		instance: b.instance, host: b.host, held: b.held.Load, listeners: b.background().listeners,
 		fetch:     b.peers.fetcher(b.db, b.files),
 		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
 		own:     b.ownAuthority(),
@@ -214,6 +214,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 			Version: b.build.Version,
 		},
 	})
+	b.onStop(b.services.mirrors.Close)
 	// Jobs use services that check schedules with the scheduler, which is made after them.
 	b.docs = documents.New(documents.Config{
 		Store: b.db, Images: b.services.images, Now: time.Now, ProviderTypes: b.hands.providers, Confine: b.cfg.rules(),

@@ -17,6 +17,7 @@ type Doors struct {
 	ProviderFiles    confine.Dirs     `yaml:"providerFiles"`    // keys, certificates and passwords for providers
 	ProviderSockets  confine.Dirs     `yaml:"providerSockets"`  // of further libvirt daemons on this machine
 	ProviderNetworks confine.Networks `yaml:"providerNetworks"` // addresses of providers
+	MirrorNetworks   confine.Networks `yaml:"mirrorNetworks"`   // addresses of mirrors; providerNetworks if there are none
 	ImageDirs        confine.Dirs     `yaml:"imageDirs"`        // files of node images; default /srv/director/images
 	BundleDirs       confine.Dirs     `yaml:"bundleDirs"`       // directories of release bundles; default /srv/director/bundles
 	BackupDirs       confine.Dirs     `yaml:"backupDirs"`       // directories of backup targets; default /srv/director/backups
@@ -64,12 +65,16 @@ func (c Config) doorProblems() []director.Field {
 			}
 		}
 	}
-	for i, p := range c.ProviderNetworks {
-		if !p.IsValid() || p.Masked() != p {
-			bad(
-				fmt.Sprintf("providerNetworks[%d]", i), "write a range such as 10.0.0.0/8",
-				"%s is not a range of addresses", p,
-			)
+	for key, networks := range map[string]confine.Networks{
+		"providerNetworks": c.ProviderNetworks, "mirrorNetworks": c.MirrorNetworks,
+	} {
+		for i, p := range networks {
+			if !p.IsValid() || p.Masked() != p {
+				bad(
+					fmt.Sprintf("%s[%d]", key, i), "write a range such as 10.0.0.0/8",
+					"%s is not a range of addresses", p,
+				)
+			}
 		}
 	}
 	for i, dir := range c.ProviderFiles { // what is in there is sent to providers
@@ -116,6 +121,14 @@ func (c Config) trusted() signature.Keyring {
 // within tells whether the path is the directory or below it.
 func within(dir, path string) bool {
 	return path == dir || strings.HasPrefix(path, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// mirrors are the addresses from which the director fetches release bundles.
+func (d Doors) mirrors() confine.Networks {
+	if len(d.MirrorNetworks) == 0 {
+		return d.ProviderNetworks
+	}
+	return d.MirrorNetworks
 }
 
 // rules returns the restrictions in the form that other packages use. A simulated director runs for one person and

@@ -154,6 +154,7 @@ func TestDoorsOfTheConfiguration(t *testing.T) {
 			func(c *Config) { c.ProviderSockets = confine.Dirs{"/run", "/run/../x"} }, "providerSockets[1]",
 		},
 		"no network": {func(c *Config) { c.ProviderNetworks = confine.Networks{{}} }, "providerNetworks[0]"},
+		"no mirrors": {func(c *Config) { c.MirrorNetworks = confine.Networks{{}} }, "mirrorNetworks[0]"},
 		"host in network": {
 			func(c *Config) { c.ProviderNetworks = confine.Networks{netip.MustParsePrefix("10.0.0.1/8")} },
 			"providerNetworks[0]",

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"net/netip"
 	"path/filepath"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
 	"github.com/director-kaas/kaas/director/journal"
+	"github.com/director-kaas/kaas/director/mirrors"
 	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/pki"
@@ -49,7 +51,9 @@ type parts struct {
 	instance string   // of this director
 	host     string   // that it runs on
 	held     func() bool
-	fetch    func(ctx context.Context, upload string) error // from another director; nil without peers
+	// listeners returns where this director listens.
+	listeners func() []netip.AddrPort
+	fetch     func(ctx context.Context, upload string) error // from another director; nil without peers
 	// logsOf reports whether the run logs of the director with that instance are where ours are; nil without peers.
 	logsOf    func(instance string) bool
 	peers     journal.Peers // nil without peers
@@ -69,6 +73,7 @@ type services struct {
 	parts
 	images   *images.Service
 	releases *releases.Service
+	mirrors  *mirrors.Service
 	upgrades *upgrades.Service
 	vms      *vms.Service
 	disks    *disks.Service
@@ -85,6 +90,13 @@ func (p parts) roots() *upgrades.Service {
 	return upgrades.New(upgrades.Config{
 		Dir: p.cfg.UpgradeDir, Inbox: filepath.Join(p.cfg.StateDir, rootdisk.Inbox), Store: p.db, Uploads: p.files,
 		Keys: p.cfg.trusted(), Now: time.Now,
+	})
+}
+
+func (p parts) mirrors() *mirrors.Service {
+	return mirrors.New(mirrors.Config{
+		Store: p.db, Uploads: p.files, Allow: p.cfg.mirrors(), Own: p.listeners, Log: p.log, Now: time.Now,
+		Agent: "director/" + p.director.Version,
 	})
 }
 
@@ -124,7 +136,7 @@ func newServices(p parts) services {
 			Store: p.db, Files: p.files, Backends: p.env.Backends, Gate: p.env.Gate, Dirs: p.cfg.rules().Images,
 			Now: time.Now,
 		}),
-		upgrades: roots,
+		upgrades: roots, mirrors: p.mirrors(),
 		releases: releases.New(releases.Config{
 			Store: p.db, Uploads: p.files, Files: p.bundles, Gate: p.env.Gate, Places: places, Now: time.Now,
 		}),

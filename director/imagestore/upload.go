@@ -2,6 +2,7 @@ package imagestore
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -30,13 +31,14 @@ type record struct {
 const opUpload = "imagestore.upload"
 
 // Begin makes a place for the file, or returns the one that there is with what has arrived. A file without a checksum
-// gets a place of its own, which becomes that of its checksum when all has arrived: Write says so. Errors: invalid for
+// gets a place of its own, at r.ID if that is given, which becomes that of its checksum when all has arrived: Write says
+// so. Errors: invalid for
 // a request that is wrong, exhausted if there is no room, unavailable if the file would have to be converted and that
 // is not possible here.
 func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	unchecked := r.SHA256 == ""
 	if unchecked {
-		r.SHA256 = randomID()
+		r.SHA256 = cmp.Or(r.ID, randomID())
 	}
 	if err := validate(r); err != nil {
 		return Upload{}, err
@@ -53,7 +55,7 @@ func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	defer s.beginning.Unlock()
 	u, err := s.Upload(r.SHA256)
 	if err == nil {
-		if u.Unchecked {
+		if u.Unchecked && r.ID == "" {
 			return Upload{}, director.Errorf(
 				director.KindConflict, opUpload, "%s is the id of an upload, and not a checksum", r.SHA256,
 			).

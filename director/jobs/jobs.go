@@ -52,7 +52,9 @@ type Table[T any] struct {
 
 type entry[T any] struct {
 	Job[T]
-	ended time.Time
+	ended  time.Time
+	cancel context.CancelCauseFunc
+	over   chan struct{} // closed at the end
 }
 
 // New returns a table without jobs. op is what errors of it name.
@@ -80,6 +82,25 @@ func (t *Table[T]) Job(id string) (Job[T], error) {
 		WithHint("the director may have been started again: ask for the same work again")
 }
 
+// Cancel ends the job, and returns when it has ended. No error if there is none, or if it has ended before.
+func (t *Table[T]) Cancel(ctx context.Context, id string) error {
+	t.mu.Lock()
+	j := t.jobs[id]
+	t.mu.Unlock()
+	if j == nil {
+		return nil
+	}
+	j.cancel(errCancelled)
+	select {
+	case <-j.over:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+var errCancelled = errors.New("it was cancelled")
+
 // Begin starts the work under the id and returns its job, or the job that runs under the id already. take is called
 // before the work and gives what frees what the work is on, when that has ended; its error is the answer.
 func (t *Table[T]) Begin(
@@ -104,12 +125,16 @@ func (t *Table[T]) Begin(
 	if err != nil {
 		return Job[T]{}, err
 	}
-	j := &entry[T]{Job: Job[T]{ID: id, Stage: Checking}}
+	j := &entry[T]{Job: Job[T]{ID: id, Stage: Checking}, over: make(chan struct{})}
+	var ctx context.Context
+	ctx, j.cancel = context.WithCancelCause(t.work)
 	t.jobs[id] = j
 	t.wait.Go(func() {
-		got, err := work(t.work, t.progress(j))
+		defer close(j.over)
+		got, err := work(ctx, t.progress(j))
 		release()
 		t.end(j, got, err)
+		j.cancel(nil)
 	})
 	return j.Job, nil
 }

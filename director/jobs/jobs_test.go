@@ -91,6 +91,28 @@ func TestFailedJobs(t *testing.T) {
 	}
 }
 
+func TestCancelledJobs(t *testing.T) {
+	t.Parallel()
+	tab, freed := table(t, time.Now), false
+	take := func() (func(), error) { return func() { freed = true }, nil }
+	work := func(ctx context.Context, _ jobs.Progress) (string, error) {
+		<-ctx.Done()
+		return "", context.Cause(ctx)
+	}
+	if _, err := tab.Begin("a", take, work); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"none", "a", "a"} {
+		if err := tab.Cancel(t.Context(), id); err != nil {
+			t.Errorf("%s: %v", id, err)
+		}
+	}
+	j, err := tab.Job("a")
+	if err != nil || j.Stage != jobs.Failed || director.KindOf(j.Err) != director.KindUnavailable || !freed {
+		t.Errorf("%+v, %v, freed %v", j, err, freed)
+	}
+}
+
 func TestJobsThatDoNotBegin(t *testing.T) {
 	t.Parallel()
 	tab := table(t, time.Now)

@@ -61,6 +61,7 @@ const (
 	JobChecking   = "checking"
 	JobConverting = "converting"
 	JobUnpacking  = "unpacking"
+	JobFetching   = "fetching"
 )
 
 // ImageJob is work on an image.

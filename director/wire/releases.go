@@ -6,6 +6,30 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
+// ReleaseFetch is an archive of a release bundle that the director fetches from a mirror.
+type ReleaseFetch struct {
+	URL string `json:"url" doc:"Address of the archive, with https and without an account. A redirect is not followed." minLength:"9" maxLength:"2048"`
+	CA  string `json:"ca,omitempty" doc:"Certificates in PEM form that the mirror may be from. Left out, those that the director's system trusts." maxLength:"65536"`
+	// User and Password are for the mirror.
+	User     string `json:"user,omitempty" doc:"Account at the mirror." maxLength:"256"`
+	Password string `json:"password,omitempty" doc:"Its password. The director keeps it in memory until the fetch has ended, and stores it nowhere." maxLength:"4096" format:"password"`
+}
+
+// ReleaseFetchAt names a fetch of the caller.
+type ReleaseFetchAt struct {
+	URL string `json:"url" doc:"Address of the archive." maxLength:"2048"`
+}
+
+// ReleaseFetchJob is a fetch.
+type ReleaseFetchJob struct {
+	ID      string   `json:"id"`
+	Stage   string   `json:"stage" doc:"checking, fetching, done or failed."`
+	Done    int64    `json:"done,omitempty" doc:"How much has arrived, in bytes."`
+	Total   int64    `json:"total,omitempty" doc:"How long the file is; absent if that is not known."`
+	Upload  *Upload  `json:"upload,omitempty" doc:"When it is done: what can be imported."`
+	Problem *Problem `json:"problem,omitempty" doc:"When it failed. What has arrived stays for a day."`
+}
+
 // ReleaseImport is what to make of an uploaded archive of a release bundle.
 type ReleaseImport struct {
 	Upload   string `json:"upload" doc:"Id of an upload of the kind release that has wholly arrived." maxLength:"64"`

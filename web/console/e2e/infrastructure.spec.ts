@@ -139,6 +139,18 @@ test('an archive that is none is refused', async ({ page, director }) => {
   await expect(page.getByRole('alert')).toContainText(/archive|bundle/)
 })
 
+test('the director fetches a bundle from a mirror, and not from itself', async ({ page, director }) => {
+  await login(page, director, '/releases/import')
+  await page.getByLabel('Where the archive is').selectOption('mirror')
+  await expect(page.getByRole('button', { name: 'Import' })).toBeDisabled()
+  await page.getByLabel('Address of the archive').fill(`${director.url}/k8s.tar`)
+  await page.getByLabel('Account at the mirror').fill('ann')
+  await page.getByLabel('Its password').fill('hunter2')
+  await accessible(page)
+  await page.getByRole('button', { name: 'Import' }).click()
+  await expect(page.getByRole('alert')).toContainText('the director itself listens there')
+})
+
 test('findings of the ledger are put right', async ({ page, director }) => {
   const stray = machine(director, 'small-worker-1')
   const gone = machine(director, 'small-worker-2')

@@ -36,6 +36,9 @@ export function ReasonField({ id, of, set }: { id: string; of: string; set: (rea
   )
 }
 
+// stopped is why the person's Stop ends an import, and not that the page was left.
+export const stopped = new Error('The import was stopped.')
+
 // useImport runs one part of an import at a time. Leaving the page, or stop, ends it without an error.
 export function useImport() {
   const [stage, setStage] = useState<Stage>()
@@ -54,7 +57,7 @@ export function useImport() {
       setStage(undefined)
     }
   }
-  return { stage, failed, run, stop: () => abort.current?.abort() }
+  return { stage, failed, run, stop: () => abort.current?.abort(stopped) }
 }
 
 export function StageBar({ of }: { of: Stage }) {

@@ -1,4 +1,4 @@
-import { Form, FormGroup } from '@patternfly/react-core'
+import { Form, FormGroup, FormSelect, FormSelectOption } from '@patternfly/react-core'
 import { useState, type FormEvent } from 'react'
 import { Link } from 'react-router'
 import { client, type Schemas } from '../api/client'
@@ -11,6 +11,7 @@ import { Facts, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
 import { ImportActions, ReasonField, reasoned, StageBar, TrustField, useImport, type Trust } from './importParts'
+import { emptyMirror, fetchedFrom, isMirror, MirrorFields } from './mirror'
 import { documentOf } from './releases'
 
 type Job = Schemas['ReleaseJob']
@@ -26,35 +27,56 @@ function unpack(upload: string, unsigned: string, show: (s: Stage) => void, sign
   })
 }
 
-// ReleaseImport brings a release bundle from this machine to the director.
+// ReleaseImport brings a release bundle to the director, from this machine or from a mirror.
 export default function ReleaseImport() {
+  const [mirrored, setMirrored] = useState(false)
+  const [mirror, setMirror] = useState(emptyMirror)
   const [file, setFile] = useState<File>()
   const [trust, setTrust] = useState<Trust>('signed')
   const [reason, setReason] = useState('')
   const [done, setDone] = useState<Schemas['ReleaseFile']>()
   const { stage, failed, run, stop } = useImport()
   const unsigned = trust === 'unsigned' ? reason.trim() : ''
-  const ready = file !== undefined && (trust === 'signed' || reasoned(reason))
+  const chosen = mirrored ? isMirror(mirror) : file !== undefined
+  const ready = chosen && (trust === 'signed' || reasoned(reason))
   const submit = async (e: FormEvent) => {
     e.preventDefault()
-    if (!file || !ready) return
+    if (!ready) return
     setDone(undefined)
     await run(async (signal, show) => {
-      const upload = await bring({ file, about: { kind: 'release' }, ahead: true, signal, show })
+      const upload = mirrored
+        ? await fetchedFrom(mirror, show, signal)
+        : file && (await bring({ file, about: { kind: 'release' }, ahead: true, signal, show }))
+      if (!upload) return
       setDone((await unpack(upload, unsigned, show, signal)).file)
     })
   }
   return (
     <Page title="Import a release bundle" above={[{ to: '/infrastructure/releases', text: 'Releases' }]}>
       <Form onSubmit={(e) => void submit(e)}>
-        <FormGroup label="Archive, as directorctl release pack writes it" fieldId="release-file" isRequired>
-          <input
-            id="release-file"
-            type="file"
-            disabled={stage !== undefined}
-            onChange={(e) => setFile(e.target.files?.[0])}
-          />
+        <FormGroup label="Where the archive is" fieldId="release-place">
+          <FormSelect
+            id="release-place"
+            value={mirrored ? 'mirror' : 'file'}
+            isDisabled={stage !== undefined}
+            onChange={(_, v) => setMirrored(v === 'mirror')}
+          >
+            <FormSelectOption value="file" label="On this machine" />
+            <FormSelectOption value="mirror" label="On a mirror, from which the director fetches it" />
+          </FormSelect>
         </FormGroup>
+        {mirrored ? (
+          <MirrorFields of={mirror} set={setMirror} busy={stage !== undefined} />
+        ) : (
+          <FormGroup label="Archive, as directorctl release pack writes it" fieldId="release-file" isRequired>
+            <input
+              id="release-file"
+              type="file"
+              disabled={stage !== undefined}
+              onChange={(e) => setFile(e.target.files?.[0])}
+            />
+          </FormGroup>
+        )}
         <TrustField id="release" of={trust} set={setTrust} busy={stage !== undefined} />
         {trust === 'unsigned' && <ReasonField id="release" of={reason} set={setReason} />}
         {failed !== undefined && <ProblemAlert of={failed} />}
@@ -78,7 +100,9 @@ export default function ReleaseImport() {
           </Alert>
         )}
         <ImportActions ready={ready} stage={stage} stop={stop} />
-        <Command>{`directorctl release import ${quoted(file?.name ?? 'FILE')}`}</Command>
+        <Command>
+          {`directorctl release import ${quoted(mirrored ? mirror.url || 'URL' : (file?.name ?? 'FILE'))}`}
+        </Command>
       </Form>
     </Page>
   )
