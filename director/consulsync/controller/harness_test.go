@@ -232,6 +232,24 @@ func (c *consul) entries(cluster string) ([]string, error) {
 	return out, nil
 }
 
+// made returns the index at which each of the cluster's entries was made, by its id.
+func (c *consul) made(cluster string) (map[string]uint64, error) {
+	nodes, _, err := c.api.Catalog().Nodes(&api.QueryOptions{
+		NodeMeta: map[string]string{consulsync.MetaCluster: cluster},
+	})
+	out := map[string]uint64{}
+	for _, n := range nodes {
+		list, _, err := c.api.Catalog().NodeServiceList(n.Node, nil)
+		if err != nil || list == nil {
+			return nil, err
+		}
+		for _, s := range list.Services {
+			out[s.ID] = s.CreateIndex
+		}
+	}
+	return out, err
+}
+
 // expect waits until the cluster's entries are exactly these.
 func (c *consul) expect(t *testing.T, cluster string, want ...string) {
 	t.Helper()
