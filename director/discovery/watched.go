@@ -56,7 +56,7 @@ func (h host) watch(ctx context.Context, id, consul string, w *World, have Catal
 }
 
 // replaces returns the id of the director's entry that the agent of a master has this one instead of. It is false for
-// an entry that is none of the cluster's agents, or has another address than what it stands for.
+// an entry that is none of the cluster's agents, or has another address.
 func (c Cluster) replaces(e *api.ServiceEntry) (id string, ours bool) {
 	m, there := c.machine(e.Node.Meta[MetaNode])
 	if !there || m.Role != director.RoleMaster || e.Node.Node != Node(m.Name) || e.Node.Meta[MetaCluster] != c.UID {
