@@ -243,7 +243,7 @@ func (a *userCommands) adminCommand() *cobra.Command {
 		Use: "admin", Short: "Get in as root on the director's machine when no admin can log in", Args: exact(),
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	stateDir, form := "/var/lib/director", formTable
+	stateDir, form := "", formTable
 	reset := &cobra.Command{
 		Use: "reset-password NAME", Short: "Enable a user and give it a new one-time password", Args: exact("NAME"),
 		Long: "Enable a user and give it a new one-time password, which is shown once. This speaks to the director\n" +
@@ -257,8 +257,8 @@ func (a *userCommands) adminCommand() *cobra.Command {
 			return a.printOneTime(form, o)
 		},
 	}
-	reset.Flags().StringVar(&stateDir, "state-dir", stateDir, "the director's state directory")
+	stateDirFlag(reset, &stateDir)
 	outputFlag(reset, &form)
-	cmd.AddCommand(reset)
+	cmd.AddCommand(reset, a.handOverCommand(), a.takeOverCommand())
 	return cmd
 }

@@ -79,6 +79,8 @@ type Config struct {
 	Stopping context.Context
 	// Held tells that no changes are taken now, because they might be lost; nil means never.
 	Held func() bool
+	// HandedOver tells that Held lasts: another director has the clusters; nil means never.
+	HandedOver func() bool
 	// Streams is how many streams of events may be open at once; 0 means defaultStreams.
 	Streams int
 	// Proxies are trusted to say in X-Forwarded-For who asks; nil means that the address of the connection counts.

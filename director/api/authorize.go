@@ -67,7 +67,7 @@ func (s *server) authorize(
 		}
 		// A token changes nothing, and people need theirs to use clusters meanwhile.
 		if action != director.ActRead && action != director.ActToken && s.Held != nil && s.Held() {
-			s.abort(humagin.Unwrap(ctx), heldError())
+			s.abort(humagin.Unwrap(ctx), s.heldError())
 			return
 		}
 		next(ctx)

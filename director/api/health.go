@@ -68,7 +68,7 @@ func (s *server) probes(engine *gin.Engine) {
 			return
 		}
 		if g.Query("changes") == "true" && s.Held != nil && s.Held() {
-			s.abort(g, heldError())
+			s.abort(g, s.heldError())
 			return
 		}
 		g.JSON(http.StatusOK, out)
@@ -79,7 +79,12 @@ func (s *server) probes(engine *gin.Engine) {
 }
 
 // heldError is what a director answers that takes no changes.
-func heldError() error {
+func (s *server) heldError() error {
+	if s.HandedOver != nil && s.HandedOver() {
+		return director.Errorf(
+			director.KindUnavailable, "api.held", "the director was handed over to another machine, and takes no changes",
+		).WithHint("use the other director; or run this as root on this machine: directorctl admin take-over")
+	}
 	return director.Errorf(
 		director.KindUnavailable, "api.held", "the director is being upgraded, and takes no changes",
 	).WithHint("try again in a few minutes; directorctl appliance status shows how far it is")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net/http"
 	"os"
 	"time"
 
@@ -95,7 +96,10 @@ func (b *boot) openState(ctx context.Context) error {
 	}
 	b.backups = b.backupService(b.db, b.box, b.build.Version)
 	b.saves = schedule.NewBackups(b.db, b.backups, b.path("backups"), time.Now)
-	return b.state().bindSeals(ctx, b.db, b.box, b.instance)
+	if err := b.state().bindSeals(ctx, b.db, b.box, b.instance); err != nil {
+		return err
+	}
+	return b.state().beginRun(ctx, b.db, b.host)
 }
 
 // openDoors makes the director's own certificates, and starts the registry.
@@ -199,6 +203,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 	if err := b.background().startSyslog(ctx, b.db, b.build); err != nil {
 		return err
 	}
+	b.claims = b.Daemon.background().makeClaims(b.db, b.env)
 	b.services = newServices(parts{
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
 		bundles: b.bundles, types: b.hands.providers,
@@ -206,8 +211,9 @@ func (b *boot) makeServices(ctx context.Context) error {
 		fetch:     b.peers.fetcher(b.db, b.files),
 		inventory: b.inventoryOf(b.db, b.env, b.server, b.outer), outer: b.outer,
 		own:     b.ownAuthority(),
-		backups: b.backups, room: health{b.Daemon}.room, directors: directorRecords{b.db, b.vault(b.db, b.box)},
-		logsOf: b.logsOf, peers: b.peers.ask, consuls: b.discovery,
+		backups: b.backups, room: health{b.Daemon}.room, claimed: b.mayWork,
+		directors: directorRecords{b.db, b.vault(b.db, b.box)},
+		logsOf:    b.logsOf, peers: b.peers.ask, consuls: b.discovery,
 		support: b.support(b.db, b.build, b.hands.playbook, b.tree, b.env.Push.Password),
 		director: planner.Director{
 			ID: b.db.DirectorID(), Address: b.cfg.Address.String(), Registry: b.env.Registry, Playbooks: b.tree,
@@ -263,6 +269,7 @@ func (b *boot) startRounds(ctx context.Context) error {
 	if err := b.background().startCampaigns(ctx, b.db); err != nil {
 		return err
 	}
+	b.every(ctx, claimsEvery, "look for other copies of this director", b.claims.Pass)
 	b.fencing = fence.New(b.db, b.env.Backends, b.db.DirectorID(), time.Now, b.log)
 	b.every(ctx, fenceEvery, "power off what was given up with lost hosts", b.fencing.Sweep)
 	b.background().startServing(ctx, b.db, b.env)
@@ -278,7 +285,16 @@ func (b *boot) serve(ctx context.Context) error {
 	users := identity.New(identity.Config{
 		Store: b.db, Passwords: b.passwords, Now: time.Now, Changed: b.state().passwordChanged,
 	})
-	if err := b.startRescue(ctx, users, b.scheduler.Wake); err != nil {
+	if err := b.startRescue(ctx, map[string]http.HandlerFunc{
+		wire.RescuePath:   b.rescue(users),
+		wire.DrainPath:    forRoot(b.drain),
+		wire.HandOverPath: b.handOver(b.db, b.build.Version),
+		wire.TakeOverPath: forRoot(b.takeOver(b.db, b.scheduler.Wake)),
+		wire.ReleasePath: forRoot(func(_ http.ResponseWriter, r *http.Request) error {
+			b.release(r.Context(), b.scheduler.Wake)
+			return nil
+		}),
+	}); err != nil {
 		return err
 	}
 	ports := b.ports(b.box, b.hands, b.scheduler, users)

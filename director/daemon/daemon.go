@@ -31,6 +31,7 @@ import (
 	"github.com/director-kaas/kaas/director/backups"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/campaigns"
+	"github.com/director-kaas/kaas/director/claims"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/clusters"
 	"github.com/director-kaas/kaas/director/console"
@@ -90,7 +91,10 @@ type Daemon struct {
 	acme          *acme.Manager                  // nil without an ACME server
 	apiAddr       atomic.Pointer[netip.AddrPort] // nil before the API listens
 	nodes         steps.Nodes                    // seam for tests: instead of the real ones
-	held          atomic.Bool                    // it works on nothing: it is the director of a root that is tried
+	held          atomic.Bool                    // it works on nothing: of a root that is tried, or handed over
+	handedOver    atomic.Bool                    // it is held until it takes its clusters over again
+	run           director.Claim                 // what it writes into clusters
+	claims        *claims.Service
 }
 
 // Start starts a director and returns when its API answers. out gets what a person must see once: where the first
@@ -345,7 +349,7 @@ func (d *Daemon) startAPI(
 	handler := api.New(api.Config{
 		Ports: ports, Auth: service, Logins: logins, Keys: db, Log: d.log, Version: build.Version, Commit: build.Commit,
 		Settings: d.cfg.settings(),
-		Stopping: stopping, Held: d.held.Load,
+		Stopping: stopping, Held: d.held.Load, HandedOver: d.handedOver.Load,
 		Ready: health{d}.checks(db), Metrics: m.Handler(), MetricsToken: token, Observer: m,
 		Manual: manual.Built(), Console: console.Built(),
 		Proxies: d.cfg.TrustedProxies, Audit: d.services.audit,

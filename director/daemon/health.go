@@ -47,6 +47,7 @@ func (d health) checks(db *store.Store) func(context.Context) []api.Check {
 			{Name: "engine", Err: d.checkEngine()},
 			{Name: "disk", Err: d.checkDisk()},
 			{Name: "registry", Err: d.checkRegistry(ctx)},
+			{Name: "claims", Err: checkClaims(ctx, db), Minor: true},
 		}, time.Now()
 		if d.cfg.RegistryBucket.URL != "" {
 			last = append(last, api.Check{Name: "registry-bucket", Err: d.checkBucket(), Minor: true})
@@ -64,6 +65,17 @@ func (d health) checkDatabase(ctx context.Context, db *store.Store) error {
 		Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the database cannot be written",
 		Hint: "see whether its disk has room and works", Err: err,
 	}
+}
+
+// checkClaims looks whether another copy of this director works on its clusters. Who asks is not told on which.
+func checkClaims(ctx context.Context, db *store.Store) error {
+	n, err := db.CountClaimedElsewhere(ctx)
+	if err != nil || n == 0 {
+		return err
+	}
+	return director.Errorf(
+		director.KindConflict, "daemon.ready", "another copy of this director works on %d of its clusters", n,
+	).WithHint("see the director's log")
 }
 
 func (d health) checkEngine() error {

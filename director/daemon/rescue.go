@@ -50,9 +50,8 @@ func peerOf(c net.Conn) peer {
 	return peer{uid: int(cred.Uid)}
 }
 
-// startRescue listens on the socket in the state directory.
-// released is called after a release.
-func (d *Daemon) startRescue(ctx context.Context, users *identity.Service, released func()) error {
+// startRescue listens on the socket in the state directory, and answers as the handlers say.
+func (d *Daemon) startRescue(ctx context.Context, handlers map[string]http.HandlerFunc) error {
 	fail := func(err error) error {
 		return director.Errorf(director.KindInternal, "daemon.rescue", "the socket for administrators: %w", err)
 	}
@@ -75,17 +74,9 @@ func (d *Daemon) startRescue(ctx context.Context, users *identity.Service, relea
 		return fail(errors.Join(err, listener.Close()))
 	}
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST "+wire.RescuePath, d.rescue(users))
-	mux.HandleFunc("POST "+wire.DrainPath, forRoot(d.drain))
-	mux.HandleFunc("POST "+wire.ReleasePath, forRoot(func(http.ResponseWriter, *http.Request) error {
-		d.held.Store(false)
-		if eng := d.engine.Load(); eng != nil {
-			eng.Release()
-		}
-		released()
-		d.log.InfoContext(ctx, "the director is released, and works")
-		return nil
-	}))
+	for path, handler := range handlers {
+		mux.HandleFunc("POST "+path, handler)
+	}
 	server := &http.Server{
 		Handler: mux, ReadTimeout: 10 * time.Second, WriteTimeout: 30 * time.Second, MaxHeaderBytes: 8 << 10,
 		ConnContext: func(ctx context.Context, c net.Conn) context.Context {
@@ -107,25 +98,29 @@ func (d *Daemon) startRescue(ctx context.Context, users *identity.Service, relea
 // forRoot answers who may with 204 when do returns, or with its error.
 func forRoot(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, ok := r.Context().Value(peerKey{}).(peer)
-		status, err := http.StatusForbidden, error(nil)
-		if !ok || !p.trusted() {
-			err = director.Errorf(
-				director.KindForbidden, "daemon.root", "only root and the director's own user may do this",
-			)
-		} else if err = do(w, r); err != nil {
-			status = http.StatusInternalServerError
-		}
+		_, err := rootOf(r)
 		if err == nil {
-			w.WriteHeader(http.StatusNoContent)
+			err = do(w, r)
+		}
+		if err != nil {
+			refuse(w, err)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(status)
-		_ = json.NewEncoder(w).Encode(wire.Problem{
-			Status: status, Kind: string(director.KindOf(err)), Detail: err.Error(), Hint: director.HintOf(err),
-		})
+		w.WriteHeader(http.StatusNoContent)
 	}
+}
+
+// refuse answers with the error.
+func refuse(w http.ResponseWriter, err error) {
+	status := http.StatusInternalServerError
+	if director.KindOf(err) == director.KindForbidden {
+		status = http.StatusForbidden
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(wire.Problem{
+		Status: status, Kind: string(director.KindOf(err)), Detail: err.Error(), Hint: director.HintOf(err),
+	})
 }
 
 // drain has the director begin no more work, and answers when no step runs. Who asks decides how long that may take.
@@ -149,7 +144,7 @@ func (d *Daemon) rescue(users *identity.Service) http.HandlerFunc {
 			p = peer{uid: -1, err: errors.New("it is not known")}
 		}
 		w.Header().Set("Content-Type", "application/json")
-		refuse := func(status int, err error) {
+		deny := func(status int, err error) {
 			d.log.WarnContext(r.Context(), "BREAK GLASS refused", "uid", p.uid, "err", err)
 			w.WriteHeader(status)
 			_ = json.NewEncoder(w).Encode(wire.Problem{
@@ -157,7 +152,7 @@ func (d *Daemon) rescue(users *identity.Service) http.HandlerFunc {
 			})
 		}
 		if !p.trusted() {
-			refuse(http.StatusForbidden, director.Errorf(
+			deny(http.StatusForbidden, director.Errorf(
 				director.KindForbidden, "daemon.rescue", "only root and the director's own user may do this",
 			))
 			return
@@ -166,7 +161,7 @@ func (d *Daemon) rescue(users *identity.Service) http.HandlerFunc {
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&in); err != nil || in.User == "" || strings.ContainsAny(in.User, "\r\n") {
-			refuse(http.StatusUnprocessableEntity, director.Errorf(
+			deny(http.StatusUnprocessableEntity, director.Errorf(
 				director.KindInvalid, "daemon.rescue", "the body is not that of a rescue",
 			))
 			return
@@ -177,7 +172,7 @@ func (d *Daemon) rescue(users *identity.Service) http.HandlerFunc {
 			if director.KindOf(err) == director.KindNotFound {
 				status = http.StatusNotFound
 			}
-			refuse(status, err)
+			deny(status, err)
 			return
 		}
 		d.log.WarnContext(r.Context(), "BREAK GLASS: a user was enabled and has a new one-time password",

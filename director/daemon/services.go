@@ -64,6 +64,7 @@ type parts struct {
 	outer     *authorities.Service
 	own       *certificates.OwnAuthority
 	room      func() error // for another plan
+	claimed   func(ctx context.Context, cluster string) error
 	directors directorRecords
 	consuls   planning.Consuls
 }
@@ -116,7 +117,7 @@ func newServices(p parts) services {
 		Director: p.director.ID, NewID: newPlanID, PlanLife: time.Duration(p.cfg.PlanLife),
 		Approval: planning.Approval(p.cfg.Approval), Now: time.Now, Log: p.log,
 		CreationsPerHour: p.cfg.CreationsPerHour, ProviderTypes: p.types, Confine: p.cfg.rules(),
-		Certificates: p.inventory, Backups: p.backups, Room: p.room, Outer: p.outer,
+		Certificates: p.inventory, Backups: p.backups, Room: p.room, Claimed: p.claimed, Outer: p.outer,
 		CopiesDatabase: p.cfg.Database == "",
 		FirstBoots:     p.directors, Consuls: p.consuls,
 	})

@@ -87,6 +87,7 @@ func TestRealAPIServer(t *testing.T) {
 	t.Run("workloads", func(t *testing.T) { testWorkloads(t, admin, api) })
 	t.Run("rehearsal of a drain", func(t *testing.T) { testRehearsal(t, admin, api) })
 	t.Run("pods with old authorities", func(t *testing.T) { testOldTrust(t, admin, api) })
+	t.Run("claims", func(t *testing.T) { testClaims(t, admin) })
 	t.Run("service account tokens are signed", func(t *testing.T) { testTokens(t, api, s) })
 	t.Run("secrets are encrypted at rest", func(t *testing.T) { testEncryption(t, api, s) })
 	t.Run("refusals", func(t *testing.T) { testRefusals(t, p, s) })

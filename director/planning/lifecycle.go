@@ -83,7 +83,7 @@ func (s *Service) StartWith(ctx context.Context, actor, id, hash string, with fu
 	if err := sameHash(p, hash); err != nil {
 		return err
 	}
-	if err := s.room(); err != nil {
+	if err := s.may(ctx, p.Cluster); err != nil {
 		return err
 	}
 	if err := p.Readable(); err != nil {

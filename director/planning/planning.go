@@ -86,6 +86,8 @@ type Config struct {
 	CopiesDatabase bool
 	// Room says why the director has no room for another plan; nil for one that always has.
 	Room func() error
+	// Claimed says why no plan may work on the cluster: another copy of this director does. Nil for one without copies.
+	Claimed func(ctx context.Context, cluster string) error
 }
 
 // Outer are the authorities that issue those of clusters.
@@ -108,6 +110,9 @@ type Service struct {
 
 // New returns the service.
 func New(c Config) *Service {
+	if c.Claimed == nil {
+		c.Claimed = func(context.Context, string) error { return nil }
+	}
 	return &Service{Config: c, sums: &checksums{known: map[fileKey]string{}}}
 }
 
@@ -117,6 +122,14 @@ func (s *Service) room() error {
 		return nil
 	}
 	return s.Room()
+}
+
+// may refuses a plan that there is no room for, or whose cluster another copy of this director works on.
+func (s *Service) may(ctx context.Context, cluster string) error {
+	if err := s.room(); err != nil {
+		return err
+	}
+	return s.Claimed(ctx, cluster)
 }
 
 // MakePlan freezes a plan for the cluster, after every pre-check; all problems come back at once. Planned plans of the
@@ -129,7 +142,7 @@ func (s *Service) MakePlan(ctx context.Context, actor, cluster string, r plan.Re
 func (s *Service) MakePlanWith(
 	ctx context.Context, actor, cluster string, r plan.Request, with func(tx *store.Tx, id string) error,
 ) (plan.View, error) {
-	if err := s.room(); err != nil {
+	if err := s.may(ctx, cluster); err != nil {
 		return plan.View{}, err
 	}
 	if err := s.facts().lookAtCertificates(ctx, cluster, r); err != nil {

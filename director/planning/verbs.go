@@ -51,6 +51,15 @@ func (s *Service) MovePlan(ctx context.Context, actor, id string, m Move) (plan.
 }
 
 func (s *Service) move(ctx context.Context, actor, id string, m Move) error {
+	if m.Verb == VerbRetry || m.Verb == VerbSkip || m.Verb == VerbUndo { // which have steps run
+		p, _, err := s.Store.Plan(ctx, id)
+		if err == nil {
+			err = s.Claimed(ctx, p.Cluster)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	switch m.Verb {
 	case VerbApprove:
 		return s.approve(ctx, actor, id, m.Hash)

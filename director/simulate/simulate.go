@@ -7,9 +7,12 @@ package simulate
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"hash/fnv"
+	"io/fs"
 	"os"
 	"path"
 	"path/filepath"
@@ -24,6 +27,7 @@ import (
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
 // Simulation keeps the pretended things of one director. It is safe for concurrent use.
@@ -227,14 +231,47 @@ func (s *Simulation) Script(ctx context.Context, _ director.Machine, _, _ string
 }
 
 // Cluster is a pretended cluster: whatever a plan has made is ready.
-type Cluster struct{ pods []Pod }
+type Cluster struct {
+	pods  []Pod
+	claim string // file with the claim of the director that works on it
+}
 
 // Connect returns the pretended cluster of a kubeconfig.
 func (s *Simulation) Connect(kubeconfig []byte) (Cluster, error) {
-	if !strings.Contains(string(kubeconfig), "server:") {
+	_, server, there := strings.Cut(string(kubeconfig), "server:")
+	if !there {
 		return Cluster{}, director.Errorf(director.KindInvalid, "simulate.connect", "the kubeconfig names no server")
 	}
-	return Cluster{s.settings.Pods}, nil
+	server, _, _ = strings.Cut(server, "\n")
+	sum := sha256.Sum256([]byte(strings.TrimSpace(server)))
+	return Cluster{s.settings.Pods, filepath.Join(s.worldDir, "claim-"+hex.EncodeToString(sum[:8])+".json")}, nil
+}
+
+// Claim returns the claim that was put into the cluster by any director on the same worlds.
+func (c Cluster) Claim(ctx context.Context) (claim director.Claim, version string, err error) {
+	text, err := os.ReadFile(c.claim)
+	if errors.Is(err, fs.ErrNotExist) {
+		return director.Claim{}, "", ctx.Err()
+	}
+	if err == nil {
+		err = json.Unmarshal(text, &claim)
+	}
+	return claim, string(text), err
+}
+
+// PutClaim replaces the claim of the version. Between two directors that do so at once, the later one wins.
+func (c Cluster) PutClaim(ctx context.Context, claim director.Claim, version string) error {
+	switch _, has, err := c.Claim(ctx); {
+	case err != nil:
+		return err
+	case has != version:
+		return director.Errorf(director.KindConflict, "simulate.put_claim", "another claim was written meanwhile")
+	}
+	text, err := json.Marshal(claim)
+	if err != nil {
+		return err
+	}
+	return whole.Write(c.claim, text, 0o600)
 }
 
 // NodesReady says that no node is missing.

@@ -216,6 +216,9 @@ func (t *documentTx) ForgetCluster(uid, name string) error {
 		err = t.db.Exec("DELETE FROM cluster_access WHERE uid = ?", uid).Error
 	}
 	if err == nil {
+		err = t.db.Exec("DELETE FROM claims WHERE cluster_uid = ?", uid).Error
+	}
+	if err == nil {
 		err = t.db.Exec("DELETE FROM documents WHERE uid = ?", uid).Error
 	}
 	return dbError("store.forget", "cluster "+name, err)

@@ -141,6 +141,18 @@ const (
 	RescuePath   = "/rescue"
 )
 
+// HandOverPath and TakeOverPath are what the socket answers, too: work on nothing any more, and write a bundle for the
+// next director; and take the clusters from other copies of this director, and work.
+const (
+	HandOverPath = "/hand-over"
+	TakeOverPath = "/take-over"
+)
+
+// HandOver asks for a bundle of a director that works on nothing any more.
+type HandOver struct {
+	Recipients []string `json:"recipients"` // public keys of age
+}
+
 // Rescue asks for a new one-time password for a user, on the director's machine.
 type Rescue struct {
 	User string `json:"user"`

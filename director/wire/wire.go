@@ -146,7 +146,7 @@ type Readiness struct {
 
 // Check is one thing that the director needs to work.
 type Check struct {
-	Name   string `json:"name" doc:"database, engine, disk, registry or registry-bucket. The director is ready without its registry-bucket, but no images are pulled or pushed."`
+	Name   string `json:"name" doc:"database, engine, disk, registry, claims or registry-bucket. The director is ready without the last two. Claims fail while another copy of it works on its clusters; without its registry-bucket, no images are pulled or pushed."`
 	OK     bool   `json:"ok"`
 	Reason string `json:"reason,omitempty" doc:"What is wrong."`
 }
