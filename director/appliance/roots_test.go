@@ -204,7 +204,7 @@ func TestRollbackPutsDataBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	files(t, p, map[string]string{"director/director.db": "migrated"})
-	if err := p.roots().save(next, now); err != nil {
+	if err := p.roots().save(next, now.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	c := rootdisk.Change{Verb: rootdisk.VerbRollback, Stage: rootdisk.Trying, From: next, To: old, Restores: true}
@@ -220,10 +220,16 @@ func TestRollbackPutsDataBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	database("before, and used")
+	saved := func() string { return content(t, p, putBackFile)[putBackFile] }
+	first := saved()
 	if err := p.roots().settle(Boot{Slot: rootdisk.B}, now); err != nil {
 		t.Fatal(err)
 	}
 	database("migrated")
+	// It has to differ, so that the director takes its clusters over after each.
+	if first == "" || saved() == first {
+		t.Errorf("the marks of data that was put back are %q and %q", first, saved())
+	}
 }
 
 func TestSavedDataIsWhole(t *testing.T) {

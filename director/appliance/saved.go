@@ -23,7 +23,12 @@ import (
 var savedNames = []string{
 	"director/director.db", "director/director.db-wal", "director/director.db-shm", "director/sealing.key",
 	"director/sealing.bound", "director/instance", "director/metrics.token", "director/tls", "setup", markFile,
+	putBackFile,
 }
+
+// putBackFile is in saved data alone, with the time when it was saved: a director that finds it knows that its database
+// was put back, and that clusters may have claims which that database does not know.
+const putBackFile = "director/" + rootdisk.PutBackFile
 
 // Saved is what is known of saved data.
 type Saved struct {
@@ -70,11 +75,30 @@ func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
 			return fail(err)
 		}
 	}
+	if err := markSaved(dir, now); err != nil {
+		return fail(err)
+	}
 	text, err := json.Marshal(Saved{Root: r.Root, At: now.UTC()})
 	if err != nil {
 		return fail(err)
 	}
 	return writeFile(filepath.Join(dir, savedFile), append(text, '\n'), 0o600)
+}
+
+// markSaved writes putBackFile into saved data, with the owner of the director's other files.
+func markSaved(dir string, now time.Time) error {
+	path := filepath.Join(dir, putBackFile)
+	info, err := os.Stat(filepath.Dir(path))
+	if err != nil {
+		return ignoreMissing(err) // no director has started yet
+	}
+	return whole.Fill(path, 0o600, func(out *os.File) error {
+		_, err := out.WriteString(now.UTC().Format(time.RFC3339Nano) + "\n")
+		if owner, ok := info.Sys().(*syscall.Stat_t); ok {
+			err = errors.Join(err, out.Chown(int(owner.Uid), int(owner.Gid)))
+		}
+		return err
+	})
 }
 
 // leftFree is what has to be left on the data disk besides saved data: the director makes no plan with less.

@@ -184,11 +184,11 @@ func TestRestoredDirectorTakesOver(t *testing.T) {
 	on := &cluster{}
 	first := begin(t, t.TempDir(), "r1", on)
 	first.install(t)
-	restored, made := first.twin(t, "r3", on), time.Now()
+	restored := first.twin(t, "r3", on)
 	first.pass(t) // a claim that the bundle knows, and the next start of the lost one, which it does not know
 	on.claim.Run = "r2"
 	for i := range 2 {
-		done, err := restored.db.TakeOverRestored(t.Context(), made, time.Now())
+		done, err := restored.db.TakeOverRestored(t.Context(), "a bundle", time.Now())
 		if err != nil || done != (i == 0) {
 			t.Errorf("%d: %v, %v", i, done, err)
 		}

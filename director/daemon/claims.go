@@ -6,7 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
 	"time"
 
 	"filippo.io/age"
@@ -16,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/claims"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/recovery"
+	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
@@ -27,17 +32,17 @@ const claimsEvery = 20 * time.Second
 // beginRun gives this start its id. A director that was made from a bundle takes its clusters over at its first start:
 // who restores it means it. One that was handed over is held.
 func (d stateOpener) beginRun(ctx context.Context, db *store.Store, host string) error {
-	made, err := recovery.Restored(d.cfg.StateDir)
+	of, err := restoredOf(d.cfg.StateDir)
 	if err != nil {
 		return err
 	}
-	if !made.IsZero() {
-		done, err := db.TakeOverRestored(ctx, made, time.Now())
+	if of != "" {
+		done, err := db.TakeOverRestored(ctx, of, time.Now())
 		if err != nil {
 			return err
 		}
 		if done {
-			d.log.InfoContext(ctx, "the director was restored, and takes its clusters over", "bundle", made)
+			d.log.InfoContext(ctx, "the director was restored, and takes its clusters over", "of", of)
 		}
 	}
 	away, err := db.HandedOver(ctx)
@@ -50,6 +55,27 @@ func (d stateOpener) beginRun(ctx context.Context, db *store.Store, host string)
 	}
 	d.run = director.Claim{Director: db.DirectorID(), Run: claims.NewRun(), Host: host}
 	return db.BeginRun(ctx, d.run.Run, host, time.Now())
+}
+
+// restoredOf names what the database was made of: a bundle, or the data that a former root of the appliance had saved.
+// It is empty for a database that was never put back.
+func restoredOf(stateDir string) (string, error) {
+	made, err := recovery.Restored(stateDir)
+	if err != nil {
+		return "", err
+	}
+	var of []string
+	if !made.IsZero() {
+		of = append(of, "bundle "+made.UTC().Format(time.RFC3339Nano))
+	}
+	text, err := os.ReadFile(filepath.Join(stateDir, rootdisk.PutBackFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return "", director.Errorf(director.KindInternal, "daemon.restored_of", "%w", err)
+	}
+	if saved := strings.TrimSpace(string(text)); saved != "" {
+		of = append(of, "data of "+saved)
+	}
+	return strings.Join(of, ", "), nil
 }
 
 func (d background) makeClaims(db *store.Store, env steps.Env) *claims.Service {

@@ -15,7 +15,7 @@ import (
 // What a database knows of other copies of its director, in meta.
 const (
 	metaTakeover   = "takeover"    // how often this director has taken its clusters over
-	metaRestored   = "restored"    // when the bundle was made from which it did so last
+	metaRestored   = "restored"    // the bundle or the saved data from which it did so last
 	metaHandedOver = "handed_over" // since when it works on nothing; no row while it works
 )
 
@@ -112,14 +112,13 @@ func (s *instanceStore) TakeOver(ctx context.Context, actor string, now time.Tim
 	return s.Update(ctx, func(tx *Tx) error { return takeOver(tx, actor, now) })
 }
 
-// TakeOverRestored is TakeOver for a director that was made again from a bundle of that time. It does so once for each
-// bundle, and reports whether it did.
-func (s *instanceStore) TakeOverRestored(ctx context.Context, made, now time.Time) (done bool, err error) {
-	value := made.UTC().Format(time.RFC3339Nano)
+// TakeOverRestored is TakeOver for a director whose database was made again of a bundle or of saved data, which of
+// names. It does so once for each, and reports whether it did.
+func (s *instanceStore) TakeOverRestored(ctx context.Context, of string, now time.Time) (done bool, err error) {
 	err = s.Update(ctx, func(tx *Tx) error {
 		r := tx.db.Exec(
 			"INSERT INTO meta (name, value) VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value "+
-				"WHERE meta.value <> excluded.value", metaRestored, value,
+				"WHERE meta.value <> excluded.value", metaRestored, of,
 		)
 		if r.Error != nil {
 			return dbError("store.take_over", metaRestored, r.Error)

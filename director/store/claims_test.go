@@ -99,10 +99,10 @@ func TestHandOver(t *testing.T) {
 			t.Fatal(err)
 		}
 		want("taken over", false)
-		for _, made := range []time.Time{now, now.Add(time.Hour)} {
+		for _, of := range []string{"a bundle", "another bundle"} {
 			for _, done := range []bool{true, false} {
 				handOver()
-				if got, err := s.TakeOverRestored(ctx, made, now); err != nil || got != done {
+				if got, err := s.TakeOverRestored(ctx, of, now); err != nil || got != done {
 					t.Errorf("restored: %t, %v", got, err)
 				}
 				want("restored", !done)
