@@ -126,6 +126,24 @@ async function fitsIntoANarrowWindow(page: Page, path: string, name: string): Pr
   if (size) await page.setViewportSize(size)
 }
 
+test('the theme that a person has chosen outlives a reload', async ({ page, director }) => {
+  const dark = page.locator('html.pf-v6-theme-dark')
+  await login(page, director)
+  await expect(dark).toHaveCount(0)
+  await page.getByRole('button', { name: 'Dark theme' }).click()
+  await expect(dark).toBeVisible()
+  await page.reload()
+  await expect(page.getByRole('button', { name: 'Light theme' })).toBeVisible()
+  await expect(dark).toBeVisible()
+  // It outlives what the machine says, too.
+  await page.emulateMedia({ colorScheme: 'dark' })
+  await page.getByRole('button', { name: 'Light theme' }).click()
+  await expect(dark).toHaveCount(0)
+  await page.reload()
+  await expect(page.getByRole('button', { name: 'Dark theme' })).toBeVisible()
+  await expect(dark).toHaveCount(0)
+})
+
 test('a change of a cluster says which plan would follow, before it is stored', async ({ page, director }) => {
   await login(page, director, '/apply?kind=Cluster&name=small')
   await page.getByLabel('Pool of workers worker').getByLabel('Workers', { exact: true }).fill('3')
