@@ -235,6 +235,10 @@ func TestMirrorsThatAreRefused(t *testing.T) {
 			return false
 		}
 	}
+	hang := func(_ http.ResponseWriter, r *http.Request) bool {
+		<-r.Context().Done()
+		return false
+	}
 	type setup struct {
 		of     func(*mirrors.Config, *mirrortest.Mirror)
 		before func(http.ResponseWriter, *http.Request) bool
@@ -259,18 +263,18 @@ func TestMirrorsThatAreRefused(t *testing.T) {
 			_, _ = w.Write(make([]byte, 2000))
 			return false
 		}, director.KindInvalid, "not an archive"},
-		"silence": {func(c *mirrors.Config, _ *mirrortest.Mirror) { c.Quiet = 200 * time.Millisecond },
-			func(_ http.ResponseWriter, r *http.Request) bool {
-				<-r.Context().Done()
-				return false
-			}, director.KindUnavailable, "does not answer"},
-		"too long": {func(c *mirrors.Config, _ *mirrortest.Mirror) { c.Most = 200 * time.Millisecond },
-			func(_ http.ResponseWriter, r *http.Request) bool {
-				<-r.Context().Done()
-				return false
-			}, director.KindUnavailable, "it took longer"},
-		"address": {func(c *mirrors.Config, _ *mirrortest.Mirror) { c.Allow = confine.Private() },
-			nil, director.KindInvalid, "may not connect"},
+		"silence": {
+			func(c *mirrors.Config, _ *mirrortest.Mirror) { c.Quiet = 200 * time.Millisecond }, hang,
+			director.KindUnavailable, "does not answer",
+		},
+		"too long": {
+			func(c *mirrors.Config, _ *mirrortest.Mirror) { c.Most = 200 * time.Millisecond }, hang,
+			director.KindUnavailable, "it took longer",
+		},
+		"address": {
+			func(c *mirrors.Config, _ *mirrortest.Mirror) { c.Allow = confine.Private() }, nil,
+			director.KindInvalid, "may not connect",
+		},
 		"itself": {func(c *mirrors.Config, m *mirrortest.Mirror) {
 			at, _ := url.Parse(m.URL)
 			c.Own = func() []netip.AddrPort { return []netip.AddrPort{netip.MustParseAddrPort(at.Host)} }
