@@ -26,23 +26,31 @@ class Consul:
         self.token, self.gossip = str(uuid.uuid4()), base64.b64encode(secrets.token_bytes(32)).decode()
         os.makedirs(self.top)
         kind = ("-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2")
-        sh("openssl", "req", "-x509", *kind, "-subj", "/CN=consul", "-keyout", f"{self.top}/ca.key", "-out", f"{self.top}/ca.crt")
-        sh("openssl", "req", "-x509", *kind, "-subj", f"/CN={NAME}", "-CA", f"{self.top}/ca.crt", "-CAkey", f"{self.top}/ca.key",
-           "-addext", f"subjectAltName=DNS:{NAME},IP:{HOST}", "-addext", "extendedKeyUsage=serverAuth,clientAuth", "-addext",
+        sh("openssl", "req", "-x509", *kind, "-subj", "/CN=consul", "-keyout", f"{self.top}/ca.key", "-out",
+           f"{self.top}/ca.crt")
+        sh("openssl", "req", "-x509", *kind, "-subj", f"/CN={NAME}", "-CA", f"{self.top}/ca.crt", "-CAkey",
+           f"{self.top}/ca.key",
+           "-addext", f"subjectAltName=DNS:{NAME},IP:{HOST}", "-addext", "extendedKeyUsage=serverAuth,clientAuth",
+           "-addext",
            "basicConstraints=critical,CA:FALSE", "-keyout", f"{self.top}/tls.key", "-out", f"{self.top}/tls.crt")
         self.files = self.serve()
         with open(f"{self.top}/server.json", "w", encoding="utf-8") as f:
             json.dump({
-                "datacenter": "dc1", "node_name": "server", "server": True, "bootstrap_expect": 1, "bind_addr": HOST, "client_addr": HOST,
-                "data_dir": f"{self.top}/data", "encrypt": self.gossip, "disable_update_check": True, "connect": {"enabled": False},
+                "datacenter": "dc1", "node_name": "server", "server": True, "bootstrap_expect": 1, "bind_addr": HOST,
+                "client_addr": HOST,
+                "data_dir": f"{self.top}/data", "encrypt": self.gossip, "disable_update_check": True,
+                "connect": {"enabled": False},
                 "ports": {"http": -1, "https": 8501, "dns": -1, "grpc": -1, "grpc_tls": -1, "serf_wan": -1},
-                "tls": {"defaults": {"ca_file": f"{self.top}/ca.crt", "cert_file": f"{self.top}/tls.crt", "key_file": f"{self.top}/tls.key",
+                "tls": {"defaults": {"ca_file": f"{self.top}/ca.crt", "cert_file": f"{self.top}/tls.crt",
+                                     "key_file": f"{self.top}/tls.key",
                                      "verify_outgoing": True}},
-                "acl": {"enabled": True, "default_policy": "deny", "tokens": {"initial_management": self.token, "agent": self.token}},
+                "acl": {"enabled": True, "default_policy": "deny",
+                        "tokens": {"initial_management": self.token, "agent": self.token}},
             }, f)
         log = open(f"{self.top}/log", "wb")  # pylint: disable=consider-using-with # it has it as long as it runs
         self.running = subprocess.Popen(  # pylint: disable=consider-using-with
-            ["setpriv", "--pdeathsig", "KILL", self.program, "agent", "-config-file", f"{self.top}/server.json"], stdout=log, stderr=log)
+            ["setpriv", "--pdeathsig", "KILL", self.program, "agent", "-config-file", f"{self.top}/server.json"],
+            stdout=log, stderr=log)
         wait("Consul", lambda: self.get("/v1/acl/token/self"))
 
     def serve(self) -> ThreadingHTTPServer:
@@ -91,7 +99,8 @@ class Consul:
         path = f"{self.top}/consul.json"
         with open(path, "w", encoding="utf-8") as f:
             json.dump({"apiVersion": "kaas/v1", "kind": "Consul", "metadata": {"name": "dc1"}, "spec": {
-                "addresses": [f"https://{HOST}:8501"], "datacenter": "dc1", "credentials": "consul-token", "gossip": "consul-gossip",
+                "addresses": [f"https://{HOST}:8501"], "datacenter": "dc1", "credentials": "consul-token",
+                "gossip": "consul-gossip",
                 "tls": {"serverName": NAME, "ca": authority}, "agents": {"director": agent, "join": [HOST], "program": {
                     "url": f"https://{HOST}:{self.files.server_port}/consul", "sha256": digest, "ca": authority,
                 }},
@@ -118,18 +127,22 @@ class Consul:
         for name, text in (("consul-token", self.token), ("consul-gossip", self.gossip)):
             with open(f"{self.top}/{name}", "w", encoding="utf-8") as f:
                 f.write(text)
-            good(f"the credentials {name} are set", ctl(vm, "provider", "credentials", "set", name, "--user", "director", "--password-file",
-                                                        f"{self.top}/{name}"))
-        good("a Consul is applied whose document asks for an agent next to the director", ctl(vm, "apply", "-f", self.document(True)))
+            good(f"the credentials {name} are set",
+                 ctl(vm, "provider", "credentials", "set", name, "--user", "director", "--password-file",
+                     f"{self.top}/{name}"))
+        good("a Consul is applied whose document asks for an agent next to the director",
+             ctl(vm, "apply", "-f", self.document(True)))
         self.until(vm, "once the director has fetched the program", {"passing"})
         for what, command in (
             ("the unit of the agent runs", "systemctl is-active director-consul"),
-            ("it and its program have a user of their own", "test $(ps -o user:20= -C consul | sort -u) = director-consul"),
+            ("it and its program have a user of their own",
+             "test $(ps -o user:20= -C consul | sort -u) = director-consul"),
             ("the firewall takes gossip", "sudo nft list set inet director gossip | grep -q 8301"),
             ("the agent has no API and no DNS", r"! sudo ss -Hltnup | grep consul | grep -v ':8301 ' | grep ."),
             ("what it is told is closed to others", "! find /data/consul -type f -readable 2>/dev/null | grep ."),
             ("it reads what it is told, and nothing of the director",
-             "as='sudo nsenter -t '$(pgrep -o -x consul)' -m -S 901 -G 901 ls'; $as /data/consul && ! $as /data/director"),
+             "as='sudo nsenter -t '$(pgrep -o -x consul)' -m -S 901 -G 901 ls'; $as /data/consul && ! $as "
+             "/data/director"),
             ("no unit failed next to it", "! systemctl --failed --no-legend --plain | grep ."),
         ):
             done = vm.on(command)

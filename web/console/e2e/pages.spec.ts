@@ -126,6 +126,26 @@ async function fitsIntoANarrowWindow(page: Page, path: string, name: string): Pr
   if (size) await page.setViewportSize(size)
 }
 
+// The manual is a site of its own. Each kind of page is in the list: the first one, tables, code, pictures and long
+// generated ones.
+const manual = ['', 'start/first-cluster', 'use/console', 'use/plans', 'reference/permissions', 'develop/architecture']
+
+test('the manual is accessible in light and dark', async ({ page }) => {
+  test.setTimeout((manual.length + 4) * 60_000)
+  for (const path of manual) {
+    await test.step(path, async () => {
+      await page.goto(`/docs/${path}`)
+      await expect(page.getByRole('heading', { level: 1 }).first()).toBeVisible()
+      await accessible(page)
+      await page.emulateMedia({ colorScheme: 'dark' })
+      await expect(page.locator('html.dark')).toBeVisible()
+      await picture(page, `dark manual ${path.replaceAll('/', '-')}`)
+      await accessible(page, 'colours')
+      await page.emulateMedia({ colorScheme: null })
+    })
+  }
+})
+
 test('the theme that a person has chosen outlives a reload', async ({ page, director }) => {
   const dark = page.locator('html.pf-v6-theme-dark')
   await login(page, director)

@@ -10,8 +10,8 @@ const groups = [
   { text: 'Use', dir: 'use', first: ['plans', 'campaigns', 'nodes', 'vms', 'disks', 'images', 'networks', 'providers', 'checks', 'ledger', 'schedules'] },
   { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'appliance', 'monitor', 'backup', 'high-availability', 'security', 'cis'] },
   { text: 'Reference', dir: 'reference', first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'] },
-  { text: 'Roles', dir: 'reference/roles', first: [], collapsed: true },
-  { text: 'Develop', dir: 'develop', first: ['architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'], collapsed: true },
+  { text: 'Roles', dir: 'reference/roles', first: [] },
+  { text: 'Develop', dir: 'develop', first: ['architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'] },
 ]
 
 function title(file) {
