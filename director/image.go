@@ -61,8 +61,8 @@ type ImageUpload struct {
 // ImageRequest is what is known of a file before it is sent.
 type ImageRequest struct {
 	SHA256 string // empty if the sender does not know it
-	// ID is that of an upload without a checksum, 64 hexadecimal digits by which its sender finds it again; a random one
-	// if it is empty.
+	// ID is that of an upload without a checksum, 64 hexadecimal digits by which its sender finds it again; a random
+	// one if it is empty.
 	ID     string
 	Name   string
 	Size   int64

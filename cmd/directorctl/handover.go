@@ -18,16 +18,17 @@ func (a *userCommands) handOverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "hand-over FILE", Short: "Move the director to another machine: stop its work, and write its bundle",
 		Args: exact("FILE"),
-		Long: "Have the director begin no more work, wait for the steps that run, and write all that it is made of into\n" +
-			"FILE, which only the recipients can open. The director stays as it is, also after a restart, until\n" +
+		Long: "Have the director begin no more work, wait for the steps that run, and write all that it is made of " +
+			"into\nFILE, which only the recipients can open. The director stays as it is, also after a restart, until\n" +
 			"directorctl admin take-over. This is run as root or as the director's own user, and needs no login.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(recipients) == 0 {
 				return usage(cmd, "name --recipient")
 			}
 			if _, err := os.Lstat(args[0]); !errors.Is(err, fs.ErrNotExist) {
-				return director.Errorf(director.KindConflict, "directorctl.hand_over", "%s is there already", args[0]).
-					WithHint("name another file")
+				return director.Errorf(
+					director.KindConflict, "directorctl.hand_over", "%s is there already", args[0],
+				).WithHint("name another file")
 			}
 			err := whole.Fill(args[0], 0o600, func(f *os.File) error {
 				return client.HandOver(cmd.Context(), stateDir, recipients, f)
@@ -52,8 +53,8 @@ func (a *userCommands) takeOverCommand() *cobra.Command {
 	var stateDir string
 	cmd := &cobra.Command{
 		Use: "take-over", Short: "Have this director, and no other copy of it, work on its clusters", Args: exact(),
-		Long: "Have this director take its clusters from other copies of it, and work if it was handed over. Do this only\n" +
-			"when the other copy is stopped. This is run as root or as the director's own user, and needs no login.",
+		Long: "Have this director take its clusters from other copies of it, and work if it was handed over. Do this " +
+			"only\nwhen the other copy is stopped. This is run as root or as the director's own user, and needs no login.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := client.TakeOver(cmd.Context(), stateDir); err != nil {
 				return err

@@ -171,13 +171,14 @@ func (a *importCommands) importReleaseCommand() *cobra.Command {
 			"If the document exists, it changes to the new bundle. Clusters that run it stay as they are until the " +
 			"next plan.\n\n" +
 			"To continue an interrupted import, run the same command again.\n\n" +
-			"With the URL of an archive on a mirror, beginning with https://, the director fetches the archive itself. " +
-			"It connects only to addresses that its\n" +
+			"With the URL of an archive on a mirror, beginning with https://, the director fetches the archive " +
+			"itself. It connects only to addresses that its\n" +
 			"configuration allows in mirrorNetworks. A password for the mirror is not stored.\n\n" +
 			"The signature is in the bundle. A bundle without one is refused, unless --unsigned says in words why it " +
 			"is used.",
-		Example: "  directorctl release import k8s-1.37.1.tar\n  directorctl release import /mnt/usb/k8s-1.37.1 stable\n  directorctl " +
-			"release import https://mirror.example.org/k8s-1.37.1.tar --mirror-ca ca.crt",
+		Example: "  directorctl release import k8s-1.37.1.tar\n" +
+			"  directorctl release import /mnt/usb/k8s-1.37.1 stable\n" +
+			"  directorctl release import https://mirror.example.org/k8s-1.37.1.tar --mirror-ca ca.crt",
 		Args:    between(1, "FILE|URL", "NAME"),
 		PreRunE: from.check,
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {

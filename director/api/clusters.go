@@ -100,8 +100,8 @@ func (s *clusterRoutes) clusters(api huma.API) {
 	operation(s.server, api, takesKeys(huma.Operation{
 		OperationID: "make-plan", Method: http.MethodPost, Path: "/clusters/{name}/plans", Tags: tags,
 		Summary: "Freeze a plan for a cluster",
-		Description: "Nothing happens to the cluster until the plan is started. steps_total 0 means that nothing is to " +
-			"be done. " + withoutSteps,
+		Description: "Nothing happens to the cluster until the plan is started. steps_total 0 means that nothing is " +
+			"to be done. " + withoutSteps,
 		DefaultStatus: http.StatusCreated, Errors: []int{http.StatusNotFound},
 	}, s.planAgain(http.StatusCreated)), director.ActPlan, kindCluster, s.makePlan)
 	operation(s.server, api, huma.Operation{

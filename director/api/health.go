@@ -82,7 +82,8 @@ func (s *server) probes(engine *gin.Engine) {
 func (s *server) heldError() error {
 	if s.HandedOver != nil && s.HandedOver() {
 		return director.Errorf(
-			director.KindUnavailable, "api.held", "the director was handed over to another machine, and takes no changes",
+			director.KindUnavailable, "api.held",
+			"the director was handed over to another machine, and takes no changes",
 		).WithHint("use the other director; or run this as root on this machine: directorctl admin take-over")
 	}
 	return director.Errorf(

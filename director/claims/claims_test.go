@@ -2,7 +2,6 @@ package claims
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -81,7 +80,7 @@ func begin(t *testing.T, dir, run string, on *cluster) *copyOf {
 			c.paused = append(c.paused, cluster+": "+reason)
 			return nil
 		},
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Log: slog.New(slog.DiscardHandler),
 	})
 	return c
 }

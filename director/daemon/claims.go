@@ -223,7 +223,9 @@ func (d *Daemon) release(ctx context.Context, released func()) {
 // another copy of it works there.
 func (d *Daemon) mayWork(ctx context.Context, cluster string) error {
 	if d.handedOver.Load() {
-		return director.Errorf(director.KindConflict, "daemon.may_work", "the director was handed over to another machine")
+		return director.Errorf(
+			director.KindConflict, "daemon.may_work", "the director was handed over to another machine",
+		)
 	}
 	return d.claims.Check(ctx, cluster)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/director-kaas/kaas/director/store/storetest"
 )
 
-// PostgreSQL is away while a plan runs: the director says so to everybody who asks, and the plan continues by itself when
-// the database is back. Each of its steps succeeds once.
+// PostgreSQL is away while a plan runs: the director says so to everybody who asks, and the plan continues by itself
+// when the database is back. Each of its steps succeeds once.
 func TestDatabaseIsAwayInAPlan(t *testing.T) {
 	t.Parallel()
 	server := storetest.New(t)

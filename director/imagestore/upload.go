@@ -31,10 +31,9 @@ type record struct {
 const opUpload = "imagestore.upload"
 
 // Begin makes a place for the file, or returns the one that there is with what has arrived. A file without a checksum
-// gets a place of its own, at r.ID if that is given, which becomes that of its checksum when all has arrived: Write says
-// so. Errors: invalid for
-// a request that is wrong, exhausted if there is no room, unavailable if the file would have to be converted and that
-// is not possible here.
+// gets a place of its own, at r.ID if that is given, which becomes that of its checksum when all has arrived: Write
+// says so. Errors: invalid for a request that is wrong, exhausted if there is no room, unavailable if the file would
+// have to be converted and that is not possible here.
 func (s *Store) Begin(_ context.Context, r Request) (Upload, error) {
 	unchecked := r.SHA256 == ""
 	if unchecked {
