@@ -102,9 +102,7 @@ func TestFirewall(t *testing.T) {
 	}
 	script := strings.NewReplacer(
 		"RULES", filepath.Join(dir, "etc/kaas/firewall.nft"), "READY", filepath.Join(dir, "ready"),
-	).Replace(
-		traffic,
-	)
+	).Replace(traffic)
 	cmd = exec.CommandContext(
 		t.Context(), "unshare", "--user", "--map-root-user", "--net", "--pid", "--fork", "--mount-proc", "bash", "-c",
 		script,

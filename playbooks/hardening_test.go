@@ -81,9 +81,7 @@ func TestAPIServerSettings(t *testing.T) {
 	dir := t.TempDir()
 	flags := settings(t, p, dir)
 	// The server of the test has keys of its own, and nothing of what it writes may wait in a buffer.
-	flags = slices.DeleteFunc(flags, func(
-		f string,
-	) bool {
+	flags = slices.DeleteFunc(flags, func(f string) bool {
 		return strings.HasPrefix(f, "--encryption-provider-config=")
 	})
 	s := kubetest.StartWith(t, p, flags...)

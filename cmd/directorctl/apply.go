@@ -29,13 +29,9 @@ func (a *modelCommands) withSources(
 		if err != nil {
 			return err
 		}
-		return a.connected(func(
-			cmd *cobra.Command, api *client.Client, _ []string,
-		) error {
+		return a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
 			return run(cmd, api, src)
-		})(
-			cmd, args,
-		)
+		})(cmd, args)
 	}
 }
 

@@ -152,9 +152,7 @@ func (a *clusterCommands) certsVerifyCommand() *cobra.Command {
 			if err := a.show(form, v, func() { a.printCertificateFindings(v) }); err != nil || len(v.Findings) == 0 {
 				return err
 			}
-			return director.Errorf(
-				director.KindConflict, "directorctl.certs", "%s", findingsText(len(v.Findings)),
-			)
+			return director.Errorf(director.KindConflict, "directorctl.certs", "%s", findingsText(len(v.Findings)))
 		}),
 	}
 	outputFlag(cmd, &form)

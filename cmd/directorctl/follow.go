@@ -188,9 +188,7 @@ func (a *app) outcome(p wire.Plan, status string) error {
 
 // wentBack reports whether the plan rolled a node back.
 func wentBack(p wire.Plan) bool {
-	return slices.ContainsFunc(p.Steps, func(
-		s wire.Step,
-	) bool {
+	return slices.ContainsFunc(p.Steps, func(s wire.Step) bool {
 		return len(s.Undoes) > 0 && s.Status == string(plan.Done)
 	})
 }

@@ -137,9 +137,7 @@ func (a *importCommands) importImage(ctx context.Context, api *client.Client, in
 		SHA256: f.sha256, Size: f.info.Size, Name: f.name, Format: string(f.info.Format), Compat: in.compat,
 		Checksum: signed.Text, Signature: signed.Signature, Unsigned: in.unsigned,
 	}
-	_, err = api.SendFile(ctx, q, f, func(
-		arrived int64,
-	) {
+	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
 		show.at("Sending "+f.name, arrived, f.info.Size, true)
 	}, func(err error) {
 		show.note("the connection broke, and is taken up again: " + plain(err.Error()))

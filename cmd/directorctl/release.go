@@ -270,9 +270,7 @@ func releaseDocument(name, unsigned string, f wire.ReleaseFile) model.Document {
 func (a *importCommands) nameRelease(
 	ctx context.Context, api *client.Client, name, unsigned string, f wire.ReleaseFile,
 ) error {
-	what := fmt.Sprintf(
-		"Kubernetes %s, %d images, %s, digest %s", f.Kubernetes, f.Images, amount(f.Size), f.Digest,
-	)
+	what := fmt.Sprintf("Kubernetes %s, %d images, %s, digest %s", f.Kubernetes, f.Images, amount(f.Size), f.Digest)
 	wanted := releaseDocument(name, unsigned, f)
 	return a.nameImported(ctx, api, what, wanted, func(d *model.Document) { d.Release = wanted.Release })
 }

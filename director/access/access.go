@@ -108,9 +108,7 @@ func (s *Service) ExportInventory(
 			"reach them with an administrator's key (sshKeys).\n" +
 			strings.Join(old, "\n") + "\n")
 	}
-	err = s.store.Update(ctx, func(
-		tx *store.Tx,
-	) error {
+	err = s.store.Update(ctx, func(tx *store.Tx) error {
 		return tx.Audit(s.now(), actor, "export secrets", "Cluster/"+cluster)
 	})
 	if err != nil {

@@ -73,9 +73,7 @@ type listKeysInput struct {
 	Cluster string `query:"cluster" maxLength:"64" doc:"Only those of this cluster. Left out, those of all clusters and of the director."`
 }
 
-func (s *accessRoutes) listKeys(
-	ctx context.Context, a director.Actor, in *listKeysInput,
-) (*body[wire.Keys], error) {
+func (s *accessRoutes) listKeys(ctx context.Context, a director.Actor, in *listKeysInput) (*body[wire.Keys], error) {
 	if _, err := s.ofCluster(ctx, a, in.Cluster); err != nil {
 		return nil, err
 	}
@@ -94,9 +92,7 @@ func (s *accessRoutes) listKeys(
 }
 
 // ofCluster lets through who may see the cluster, or all of them if it is empty. It returns what the actor may see.
-func (s *accessRoutes) ofCluster(
-	ctx context.Context, a director.Actor, cluster string,
-) (*director.Visible, error) {
+func (s *accessRoutes) ofCluster(ctx context.Context, a director.Actor, cluster string) (*director.Visible, error) {
 	visible := auth.VisibleTo(a, kindCluster)
 	switch {
 	case cluster != "":
@@ -141,9 +137,7 @@ func (s *accessRoutes) verifyCertificates(
 	if err != nil {
 		return nil, err
 	}
-	found, looked, err := s.Certificates.Verify(
-		ctx, director.CertificateQuery{Cluster: in.Cluster, Visible: visible},
-	)
+	found, looked, err := s.Certificates.Verify(ctx, director.CertificateQuery{Cluster: in.Cluster, Visible: visible})
 	if err != nil {
 		return nil, err
 	}

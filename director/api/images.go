@@ -239,9 +239,7 @@ func (s *documentRoutes) beginUpload(
 	}))
 }
 
-func (s *documentRoutes) addToUpload(
-	ctx context.Context, _ director.Actor, in *pieceInput,
-) (*uploadOutput, error) {
+func (s *documentRoutes) addToUpload(ctx context.Context, _ director.Actor, in *pieceInput) (*uploadOutput, error) {
 	media, _, _ := strings.Cut(in.ContentType, ";")
 	if !strings.EqualFold(strings.TrimSpace(media), wire.TypeUpload) {
 		p := newProblem(director.KindInvalid, http.StatusUnsupportedMediaType)

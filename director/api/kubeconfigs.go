@@ -66,9 +66,7 @@ func (s *accessRoutes) mintKubeconfig(ctx context.Context, a director.Actor, in 
 	return yamlText(s.Access.Kubeconfig(ctx, a.User, in.Name, life))
 }
 
-func (s *accessRoutes) revokeKubeconfigs(
-	ctx context.Context, a director.Actor, in *clusterInput,
-) (*struct{}, error) {
+func (s *accessRoutes) revokeKubeconfigs(ctx context.Context, a director.Actor, in *clusterInput) (*struct{}, error) {
 	return nil, s.Access.RevokeKubeconfigs(ctx, a.User, in.Name)
 }
 

@@ -151,9 +151,7 @@ func project[T any](items []T, fields []string) (json.RawMessage, error) {
 			return nil, invalidQuery("fields", "there is no "+name, "some of "+strings.Join(names, ", "))
 		}
 	}
-	chosen := slices.DeleteFunc(known, func(
-		f reflect.StructField,
-	) bool {
+	chosen := slices.DeleteFunc(known, func(f reflect.StructField) bool {
 		return !slices.Contains(fields, jsonName(f))
 	})
 	out := []byte{'['}

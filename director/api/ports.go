@@ -128,9 +128,7 @@ type Users interface {
 	// Get returns one user, or not_found.
 	Get(ctx context.Context, name string) (director.User, error)
 	// Create makes a user with a one-time password; conflict if there is one of the name.
-	Create(
-		ctx context.Context, actor, name string, role director.UserRole,
-	) (director.User, identity.OneTime, error)
+	Create(ctx context.Context, actor, name string, role director.UserRole) (director.User, identity.OneTime, error)
 	// CreateService makes a service account, which has no password; conflict if there is a user of the name.
 	CreateService(ctx context.Context, actor, name string, role director.UserRole) (director.User, error)
 	// Reset gives a user a new one-time password and ends all sessions.

@@ -119,9 +119,7 @@ func (p Place) Write(ctx context.Context, s Setup, addresses []netip.Addr) error
 // certificate writes the given certificate with its key, or removes a former one.
 func (p Place) certificate(s Setup) error {
 	if s.Certificate == "" {
-		return errors.Join(
-			removeFile(p.data(certificateFile)), removeFile(p.data(certificateKeyFile)),
-		)
+		return errors.Join(removeFile(p.data(certificateFile)), removeFile(p.data(certificateKeyFile)))
 	}
 	return errors.Join(
 		writeFile(p.data(certificateKeyFile), []byte(s.Key), 0o600), p.owned(certificateKeyFile),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -80,11 +81,7 @@ func partitions() (map[int]string, error) {
 	if err := unix.Stat(rootAt, &info); err != nil {
 		return fail("the root disk is not mounted at %s: %w", rootAt, err)
 	}
-	device := "/sys/dev/block/" + strconv.Itoa(
-		int(unix.Major(info.Dev)),
-	) + ":" + strconv.Itoa(
-		int(unix.Minor(info.Dev)),
-	)
+	device := fmt.Sprintf("/sys/dev/block/%d:%d", unix.Major(info.Dev), unix.Minor(info.Dev))
 	own, err := filepath.EvalSymlinks(device)
 	if err != nil {
 		return fail("the root disk: %w", err)

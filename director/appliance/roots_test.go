@@ -220,7 +220,7 @@ func TestRollbackPutsDataBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	database("before, and used")
-	saved := func() string { return content(t, p, putBackFile)[putBackFile] }
+	saved := func() string { return content(t, p, restoredFile)[restoredFile] }
 	first := saved()
 	if err := p.roots().settle(Boot{Slot: rootdisk.B}, now); err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestRollbackPutsDataBack(t *testing.T) {
 	database("migrated")
 	// It has to differ, so that the director takes its clusters over after each.
 	if first == "" || saved() == first {
-		t.Errorf("the marks of data that was put back are %q and %q", first, saved())
+		t.Errorf("the marks of restored data are %q and %q", first, saved())
 	}
 }
 

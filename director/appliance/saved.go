@@ -23,12 +23,12 @@ import (
 var savedNames = []string{
 	"director/director.db", "director/director.db-wal", "director/director.db-shm", "director/sealing.key",
 	"director/sealing.bound", "director/instance", "director/metrics.token", "director/tls", "setup", markFile,
-	putBackFile,
+	restoredFile,
 }
 
-// putBackFile is in saved data alone, with the time when it was saved: a director that finds it knows that its database
-// was put back, and that clusters may have claims which that database does not know.
-const putBackFile = "director/" + rootdisk.PutBackFile
+// restoredFile is in saved data alone, with the time when it was saved: a director that finds it knows that its database
+// was restored, and that clusters may have claims which that database does not know.
+const restoredFile = "director/" + rootdisk.RestoredFile
 
 // Saved is what is known of saved data.
 type Saved struct {
@@ -85,9 +85,9 @@ func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
 	return writeFile(filepath.Join(dir, savedFile), append(text, '\n'), 0o600)
 }
 
-// markSaved writes putBackFile into saved data, with the owner of the director's other files.
+// markSaved writes restoredFile into saved data, with the owner of the director's other files.
 func markSaved(dir string, now time.Time) error {
-	path := filepath.Join(dir, putBackFile)
+	path := filepath.Join(dir, restoredFile)
 	info, err := os.Stat(filepath.Dir(path))
 	if err != nil {
 		return ignoreMissing(err) // no director has started yet

@@ -186,9 +186,7 @@ func TestArchiveOfTheAuditTrail(t *testing.T) {
 	ctx := t.Context()
 	add := func(object string, at time.Time) {
 		t.Helper()
-		if err := l.Files.Store.Update(ctx, func(
-			tx *store.Tx,
-		) error {
+		if err := l.Files.Store.Update(ctx, func(tx *store.Tx) error {
 			return tx.Audit(at, "ann", "apply", object)
 		}); err != nil {
 			t.Fatal(err)

@@ -53,9 +53,7 @@ func (s *Service) Archive(ctx context.Context, actor, id string) (func(io.Writer
 	if err != nil {
 		return nil, err
 	}
-	if err := s.Store.Update(ctx, func(
-		tx *store.Tx,
-	) error {
+	if err := s.Store.Update(ctx, func(tx *store.Tx) error {
 		return tx.Audit(s.Now(), actor, "archive", "Plan/"+id)
 	}); err != nil {
 		return nil, err
@@ -91,9 +89,7 @@ func (s *Service) archivedFile(ctx context.Context, actor, id string) (func(io.W
 }
 
 // secretsOf returns what replaces the secrets of the cluster and of the director.
-func (s *Service) secretsOf(
-	ctx context.Context, f step.Facts, private []director.Secret,
-) (*ansible.Redactor, error) {
+func (s *Service) secretsOf(ctx context.Context, f step.Facts, private []director.Secret) (*ansible.Redactor, error) {
 	var vars []byte
 	if f.UID != "" {
 		var err error

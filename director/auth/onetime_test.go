@@ -30,9 +30,7 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 		kept = append(kept, p)
 		return nil
 	}
-	if _, err := s.EnsureOneTime(ctx, func(
-		director.Secret, time.Time,
-	) error {
+	if _, err := s.EnsureOneTime(ctx, func(director.Secret, time.Time) error {
 		return errors.New("no room")
 	}); err == nil {
 		t.Error("a password that could not be kept")

@@ -126,9 +126,7 @@ func (s *Service) Import(ctx context.Context, name, certificate string) (View, e
 	} else if k.Key == "" {
 		after.Key = k.Next.Key // so that it is said what is wrong, the key at last
 	}
-	fields := pki.CheckIssuer(
-		pki.Pair{Cert: certificate, Key: director.Secret(after.Key)}, needOf(d), s.Now(),
-	)
+	fields := pki.CheckIssuer(pki.Pair{Cert: certificate, Key: director.Secret(after.Key)}, needOf(d), s.Now())
 	for i := range fields {
 		if fields[i].Path == pki.FieldKey {
 			fields[i] = director.Field{

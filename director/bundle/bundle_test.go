@@ -201,9 +201,7 @@ func TestSealRefuses(t *testing.T) {
 			meta:   meta, want: "where its name and tag should be",
 		},
 		"image twice": {
-			break_: func(
-				t *testing.T, dir string,
-			) {
+			break_: func(t *testing.T, dir string) {
 				addImage(t, layout.Path(filepath.Join(dir, "images")), "pause:3.10.2")
 			},
 			meta: meta, want: "two images pause:3.10.2",

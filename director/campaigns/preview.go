@@ -118,9 +118,7 @@ func (s *Service) foresee(
 }
 
 // lookAt computes the plan that the cluster would get.
-func (s *Service) lookAt(
-	ctx context.Context, spec director.CampaignSpec, m director.CampaignCluster,
-) (*Look, error) {
+func (s *Service) lookAt(ctx context.Context, spec director.CampaignSpec, m director.CampaignCluster) (*Look, error) {
 	var out Look
 	err := s.suitable(ctx, director.Campaign{Spec: spec}, m)
 	if err == nil {

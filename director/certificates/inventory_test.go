@@ -110,9 +110,7 @@ func (r *reader) read(ctx context.Context, m director.Machine, script string) (s
 
 func TestInventory(t *testing.T) {
 	t.Parallel()
-	db, err := store.Open(
-		t.Context(), filepath.Join(t.TempDir(), "director.db"), slog.New(slog.DiscardHandler),
-	)
+	db, err := store.Open(t.Context(), filepath.Join(t.TempDir(), "director.db"), slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

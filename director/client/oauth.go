@@ -63,9 +63,7 @@ func (c *accountCalls) LoginWithBrowser(
 	server := &http.Server{ReadHeaderTimeout: 10 * time.Second, Handler: callback(state, answers)}
 	go func() { _ = server.Serve(listener) }() // ends with Close
 	defer func() { _ = server.Close() }()
-	open(conf.AuthCodeURL(
-		state, oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("host", host),
-	))
+	open(conf.AuthCodeURL(state, oauth2.S256ChallengeOption(verifier), oauth2.SetAuthURLParam("host", host)))
 	ctx, cancel := context.WithTimeout(ctx, loginWithin)
 	defer cancel()
 	var q url.Values

@@ -37,9 +37,7 @@ var ErrAddress = errors.New("an address that is not allowed")
 // delicate are ranges that lead to the director itself, to its link or to many. A wider range does not allow them: one
 // of their own does.
 var delicate = []netip.Prefix{
-	netip.MustParsePrefix(
-		"0.0.0.0/8",
-	), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
+	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("169.254.0.0/16"),
 	netip.MustParsePrefix("224.0.0.0/4"),
 	netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("::/128"), netip.MustParsePrefix("::1/128"),
 	netip.MustParsePrefix("fe80::/10"),

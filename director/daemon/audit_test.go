@@ -31,9 +31,7 @@ func TestAuditTrailOfRequests(t *testing.T) {
 	if _, err := api.Apply(t.Context(), []byte(strings.Replace(last, "count: 3", "count: 4", 1)), "x", false); err != nil {
 		t.Fatal(err)
 	}
-	if err := api.DeleteDocument(
-		t.Context(), model.Ref{Kind: model.KindCluster, Name: "no-such"},
-	); err == nil {
+	if err := api.DeleteDocument(t.Context(), model.Ref{Kind: model.KindCluster, Name: "no-such"}); err == nil {
 		t.Fatal("a cluster that does not exist was deleted")
 	}
 	db, err := sql.Open("sqlite3", filepath.Join(c.StateDir, "director.db"))

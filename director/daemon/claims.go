@@ -58,7 +58,7 @@ func (d stateOpener) beginRun(ctx context.Context, db *store.Store, host string)
 }
 
 // restoredOf names what the database was made of: a bundle, or the data that a former root of the appliance had saved.
-// It is empty for a database that was never put back.
+// It is empty for a database that was never restored.
 func restoredOf(stateDir string) (string, error) {
 	made, err := recovery.Restored(stateDir)
 	if err != nil {
@@ -68,7 +68,7 @@ func restoredOf(stateDir string) (string, error) {
 	if !made.IsZero() {
 		of = append(of, "bundle "+made.UTC().Format(time.RFC3339Nano))
 	}
-	text, err := os.ReadFile(filepath.Join(stateDir, rootdisk.PutBackFile))
+	text, err := os.ReadFile(filepath.Join(stateDir, rootdisk.RestoredFile))
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", director.Errorf(director.KindInternal, "daemon.restored_of", "%w", err)
 	}

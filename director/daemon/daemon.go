@@ -300,9 +300,7 @@ func (d *Daemon) environment(
 }
 
 // ports puts what the API offers behind its ports.
-func (d *Daemon) ports(
-	box *seal.Box, h hands, scheduler *schedule.Scheduler, users *identity.Service,
-) api.Ports {
+func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler, users *identity.Service) api.Ports {
 	s := d.services
 	return api.Ports{
 		Documents: d.docs, Drafts: d.docs, Previews: s.planning,

@@ -40,17 +40,13 @@ func TestProviderURIRunsNothing(t *testing.T) {
 				"[{name: h, uri: %q}]}}\n",
 			name, uri,
 		)
-		if _, err := api.Apply(
-			t.Context(), []byte(text), "x", false,
-		); director.KindOf(err) != director.KindInvalid ||
+		if _, err := api.Apply(t.Context(), []byte(text), "x", false); director.KindOf(err) != director.KindInvalid ||
 			!strings.Contains(fmt.Sprintf("%+v", err), "spec.libvirt.hosts[0].uri") {
 			t.Errorf("%s: %v", uri, err)
 		}
 		docs, err := model.Parse([]byte(text), "x")
 		if err == nil {
-			err = d.services.db.Update(t.Context(), func(
-				tx *store.Tx,
-			) error {
+			err = d.services.db.Update(t.Context(), func(tx *store.Tx) error {
 				return tx.PutDocument(docs[0], "earlier", time.Now())
 			})
 		}
@@ -102,9 +98,7 @@ func TestProviderNetworks(t *testing.T) {
 			t.Fatal(err)
 		}
 		test, err := api.TestProvider(t.Context(), name)
-		if got := fmt.Sprintf(
-			"%+v", test,
-		); err != nil || test.OK || !strings.Contains(got, "may not connect to") ||
+		if got := fmt.Sprintf("%+v", test); err != nil || test.OK || !strings.Contains(got, "may not connect to") ||
 			!strings.Contains(got, "providerNetworks") {
 			t.Errorf("%s: %s, %v", spec, got, err)
 		}
@@ -133,9 +127,7 @@ func TestFilesOfVSphere(t *testing.T) {
 			files,
 		)
 		_, err := api.Apply(t.Context(), []byte(text), "x", true)
-		if got := fmt.Sprintf(
-			"%+v", err,
-		); (err == nil) != (want == "") ||
+		if got := fmt.Sprintf("%+v", err); (err == nil) != (want == "") ||
 			err != nil && (!strings.Contains(got, want) || !strings.Contains(got, "providerFiles")) {
 			t.Errorf("%s: %v", files, got)
 		}

@@ -103,9 +103,7 @@ func exports(t *testing.T, c Config) (n int) {
 	err = db.QueryRowContext(
 		t.Context(),
 		"SELECT count(*) FROM audit WHERE actor = 'admin' AND action = 'export secrets' AND object = 'Cluster/demo'",
-	).Scan(
-		&n,
-	)
+	).Scan(&n)
 	if err != nil {
 		t.Fatal(err)
 	}

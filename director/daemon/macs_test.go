@@ -29,9 +29,7 @@ func TestAPlanWhoseMACWasGivenAway(t *testing.T) {
 		Address: "10.0.0.1",
 		NICs:    []director.NIC{{Role: "storage", Network: "store", Address: "10.1.0.1", MAC: node.MAC}},
 	}
-	if err := d.services.db.Update(t.Context(), func(
-		tx *store.Tx,
-	) error {
+	if err := d.services.db.Update(t.Context(), func(tx *store.Tx) error {
 		return tx.IntendMachine(take, time.Now())
 	}); err != nil {
 		t.Fatal(err)

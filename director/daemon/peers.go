@@ -30,9 +30,7 @@ type peerCalls struct {
 }
 
 // openPeers prepares them.
-func (d *Daemon) openPeers(
-	db *store.Store, box *seal.Box, identity *pki.Server, instance string,
-) (peerCalls, error) {
+func (d *Daemon) openPeers(db *store.Store, box *seal.Box, identity *pki.Server, instance string) (peerCalls, error) {
 	if d.cfg.Database == "" {
 		return peerCalls{}, nil
 	}

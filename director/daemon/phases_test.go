@@ -165,9 +165,7 @@ func TestPhasesRollOverHosts(t *testing.T) {
 	wantLocked(t, api, nodes, first, second)
 	wantRefused(t, api, "lock-2", first, second)
 	end := director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo"}
-	if _, err := api.AskPhase(
-		t.Context(), "end", end,
-	); director.KindOf(err) != director.KindConflict ||
+	if _, err := api.AskPhase(t.Context(), "end", end); director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(err.Error(), nodes[first][0]+": it was taken out") {
 		t.Errorf("the end while a host is out: %v", err)
 	}

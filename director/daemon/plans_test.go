@@ -132,9 +132,7 @@ func putBackBy(t *testing.T, way string) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if _, err := api.RetryPlan(
-		t.Context(), p.ID, "",
-	); director.KindOf(err) != director.KindConflict ||
+	if _, err := api.RetryPlan(t.Context(), p.ID, ""); director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(director.HintOf(err), "directorctl plan demo") {
 		t.Errorf("a plan for a worker that was rolled back continues: %v", err)
 	}

@@ -84,9 +84,7 @@ func TestPullCredentials(t *testing.T) {
 			t.Error("anyone reads, though it is forbidden")
 		}
 		p.anonymous = anonymousExisting
-		if err := v.db.Update(t.Context(), func(
-			tx *store.Tx,
-		) error {
+		if err := v.db.Update(t.Context(), func(tx *store.Tx) error {
 			return tx.ForgetCluster("u2", "two")
 		}); err != nil {
 			t.Fatal(err)

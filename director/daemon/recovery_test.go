@@ -236,9 +236,7 @@ func TestDirectorDoesNotStartOnHalfARestore(t *testing.T) {
 // scaling begins to scale the cluster, which takes longer than a backup, and returns the plan.
 func scaling(t *testing.T, api *client.Client) string {
 	t.Helper()
-	text := strings.Replace(
-		demoDocuments[strings.LastIndex(demoDocuments, "apiVersion"):], "count: 3", "count: 4", 1,
-	)
+	text := strings.Replace(demoDocuments[strings.LastIndex(demoDocuments, "apiVersion"):], "count: 3", "count: 4", 1)
 	if _, err := api.Apply(t.Context(), []byte(text), "demo.yaml", false); err != nil {
 		t.Fatal(err)
 	}

@@ -64,9 +64,7 @@ func newRegistryPeople(db *store.Store, nodes *pulls) *registryPeople {
 }
 
 // Enter implements registry.People.
-func (p *registryPeople) Enter(
-	ctx context.Context, name string, password director.Secret,
-) (registry.Person, error) {
+func (p *registryPeople) Enter(ctx context.Context, name string, password director.Secret) (registry.Person, error) {
 	const op = "registry.enter"
 	in := p.door.Load()
 	if in == nil {

@@ -24,9 +24,7 @@ func (d background) startServing(ctx context.Context, db *store.Store, env steps
 		return // clusters that only pretend have no kubelets
 	}
 	approver := &certificates.Approver{
-		Machines: func(
-			ctx context.Context,
-		) ([]director.Machine, error) {
+		Machines: func(ctx context.Context) ([]director.Machine, error) {
 			return db.Machines(ctx, store.MachineFilter{Nodes: true})
 		},
 		Connect: func(ctx context.Context, uid, name, endpoint string) (certificates.Cluster, error) {

@@ -282,9 +282,7 @@ func TestADocumentDeletedByHandTakesTheRecordWithIt(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := d.docs.DeleteDocument(
-		t.Context(), "admin", ref,
-	); director.KindOf(err) != director.KindConflict ||
+	if err := d.docs.DeleteDocument(t.Context(), "admin", ref); director.KindOf(err) != director.KindConflict ||
 		!strings.Contains(director.HintOf(err), "directorctl delete cluster demo") {
 		t.Errorf("a cluster with VMs: %v", err)
 	}

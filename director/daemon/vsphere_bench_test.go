@@ -145,9 +145,7 @@ func rawVMs(b *testing.B, s *vspheretest.Server, count int) {
 		must(err)
 		vm := object.NewVirtualMachine(s.Admin.Client, made.Result.(types.ManagedObjectReference))
 		file := data.Path(fmt.Sprintf("kaas-data/raw-%d.vmdk", i))
-		done(
-			ctx, b,
-		)(object.NewVirtualDiskManager(
+		done(ctx, b)(object.NewVirtualDiskManager(
 			s.Admin.Client,
 		).CreateVirtualDisk(ctx, file, dc, &types.FileBackedVirtualDiskSpec{
 			VirtualDiskSpec: types.VirtualDiskSpec{

@@ -224,9 +224,7 @@ func (s agentTokens) agentPolicy(ctx context.Context, h host, uid string) (*api.
 }
 
 // makeAgent makes the token of a node's agent.
-func (h host) makeAgent(
-	ctx context.Context, datacenter string, c Cluster, node string, t director.AgentToken,
-) error {
+func (h host) makeAgent(ctx context.Context, datacenter string, c Cluster, node string, t director.AgentToken) error {
 	_, _, err := h.api.ACL().TokenCreate(&api.ACLToken{
 		AccessorID: t.Accessor, SecretID: t.Secret.Reveal(), Description: agentPrefix + c.UID + " " + node,
 		Policies:       links(c.policies(t)),

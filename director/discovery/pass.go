@@ -95,9 +95,7 @@ type pass struct {
 }
 
 // plan reads both sides, and returns what has to change in the Consul.
-func (s *Service) plan(
-	ctx context.Context, doc model.Stored,
-) (p pass, err error) {
+func (s *Service) plan(ctx context.Context, doc model.Stored) (p pass, err error) {
 	if p.world, err = s.world(ctx); err != nil {
 		return p, err
 	}

@@ -105,9 +105,7 @@ func (s *Service) endServices(
 }
 
 // regrant gives the tokens of agents the policies that they are to have, and none besides.
-func (s *Service) regrant(
-	ctx context.Context, h host, c Cluster, list []*api.ACLTokenListEntry,
-) error {
+func (s *Service) regrant(ctx context.Context, h host, c Cluster, list []*api.ACLTokenListEntry) error {
 	tokens := map[string]director.AgentToken{}
 	for _, t := range c.agentTokens() {
 		tokens[t.Accessor] = t

@@ -40,9 +40,7 @@ func (s *Service) DeleteDocumentIf(ctx context.Context, actor string, ref model.
 			return err
 		}
 		whole := ref.Kind == model.KindCluster || ref.Kind == model.KindDirector
-		if i := slices.IndexFunc(docs, func(
-			d model.Stored,
-		) bool {
+		if i := slices.IndexFunc(docs, func(d model.Stored) bool {
 			return d.Ref() == ref
 		}); i >= 0 && whole {
 			if err := forget(tx, docs[i], actor, s.c.Now()); err != nil {

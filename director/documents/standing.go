@@ -185,9 +185,7 @@ func (d dependence) provider(list []model.FieldChange) ([]director.Field, error)
 	if err != nil {
 		return nil, err
 	}
-	given = slices.DeleteFunc(given, func(
-		m director.Machine,
-	) bool {
+	given = slices.DeleteFunc(given, func(m director.Machine) bool {
 		return m.State != director.MachineLost || m.Deleted.IsZero()
 	})
 	var out []director.Field

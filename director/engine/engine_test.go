@@ -329,9 +329,7 @@ func TestOutcomes(t *testing.T) {
 				if err := e.Begin(t.Context(), "p1", "admin", nil); err != nil {
 					t.Fatal(err)
 				}
-				got := await(t, e, s, "p1", func(
-					s plan.State,
-				) bool {
+				got := await(t, e, s, "p1", func(s plan.State) bool {
 					return s.Status.Ended() || s.Status == plan.StatusParked
 				})
 				mu.Lock()

@@ -134,9 +134,7 @@ func TestAWaitHasAnEnd(t *testing.T) {
 		}
 		for range 2 { // a retry starts again
 			runs.Store(0)
-			waiting := await(t, e, s, "p1", func(
-				s plan.State,
-			) bool {
+			waiting := await(t, e, s, "p1", func(s plan.State) bool {
 				return !s.Step("one").Deadline.IsZero() || parked(s)
 			})
 			if waits := plan.Waits(&p, &waiting, plan.Outside{

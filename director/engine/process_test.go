@@ -341,9 +341,7 @@ func TestDirectorThatStoodStillIsFenced(t *testing.T) {
 	f.signal(t, "sleeper", syscall.SIGCONT)
 	wait(t, 15*time.Second, "the sleeper's handlers end", func() bool {
 		long, _ := f.find(t, func(a attempt) bool { return a.step == "long" && a.instance == "sleeper" && a.end != "" })
-		deaf, _ := f.find(t, func(
-			a attempt,
-		) bool {
+		deaf, _ := f.find(t, func(a attempt) bool {
 			return a.step == "deaf" && a.instance == "sleeper" && a.end == "done"
 		})
 		return long.end == "ended the lease was lost" && deaf.end != ""

@@ -301,9 +301,7 @@ func TestEveryCutOfAWayBackComesToTheSameEnd(t *testing.T) {
 			}
 			end := func(t *testing.T, s installation, e *engine.Engine) []string {
 				t.Helper()
-				got := await(t, e, s.db, "p1", func(
-					s plan.State,
-				) bool {
+				got := await(t, e, s.db, "p1", func(s plan.State) bool {
 					return s.Status.Ended() || s.Status == plan.StatusParked
 				})
 				if got.Status != plan.StatusFailed || !strings.Contains(got.Message, "rolled back") {

@@ -164,9 +164,7 @@ func TestUndoTakesBackWhatCanBe(t *testing.T) {
 		if err := e.Undo(t.Context(), "p1", "admin"); err != nil {
 			t.Fatal(err)
 		}
-		got := await(t, e, s, "p1", func(
-			s plan.State,
-		) bool {
+		got := await(t, e, s, "p1", func(s plan.State) bool {
 			return s.Step("vm2").Status == plan.Stuck && s.Status == plan.StatusFailed
 		})
 		if got.Message != "vm2: locked" || got.Step("vm1").Status != plan.UndoDue {

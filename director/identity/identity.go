@@ -209,9 +209,7 @@ func (s *Service) Enable(ctx context.Context, actor, name string) (director.User
 }
 
 // SetRole gives the user another role. It counts from the next request. The last admin stays one.
-func (s *Service) SetRole(
-	ctx context.Context, actor, name string, role director.UserRole,
-) (director.User, error) {
+func (s *Service) SetRole(ctx context.Context, actor, name string, role director.UserRole) (director.User, error) {
 	if p := checkRole(role); len(p) > 0 {
 		return director.User{}, director.Invalid("identity.role", "the role cannot be set", p)
 	}
@@ -277,9 +275,7 @@ func (s *Service) Sessions(ctx context.Context, name string) ([]director.Token, 
 	return s.list(ctx, name, func(t director.Token) bool { return t.Kind != director.TokenAPI })
 }
 
-func (s *Service) list(
-	ctx context.Context, name string, keep func(director.Token) bool,
-) ([]director.Token, error) {
+func (s *Service) list(ctx context.Context, name string, keep func(director.Token) bool) ([]director.Token, error) {
 	if _, err := s.Store.GetUser(ctx, name); err != nil {
 		return nil, err
 	}

@@ -232,9 +232,7 @@ func (c *comparison) ghost(m director.Machine) {
 // drift adds a finding for each way in which the VM differs from its row.
 func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 	differs := func(next, format string, args ...any) {
-		c.add(
-			Drift, vm, m.Cluster, next, "%s on %s: %s", known(m), c.p.Name, fmt.Sprintf(format, args...),
-		)
+		c.add(Drift, vm, m.Cluster, next, "%s on %s: %s", known(m), c.p.Name, fmt.Sprintf(format, args...))
 	}
 	again := "change it back on the hypervisor, or create the VM again: " + replacement(m)
 	if m.State == director.MachinePresent && vm.Power != hypervisor.PowerOn {
@@ -260,9 +258,7 @@ func (c *comparison) drift(m director.Machine, vm hypervisor.VM) {
 		differs(again, "it has %d MiB of memory and not %d MiB", vm.Memory>>20, m.Memory>>20)
 	}
 	if problem := network(m, vm.Adapters); problem != "" {
-		differs(
-			"connect it again on the hypervisor, or create the VM again: "+replacement(m), "%s", problem,
-		)
+		differs("connect it again on the hypervisor, or create the VM again: "+replacement(m), "%s", problem)
 	}
 }
 

@@ -142,9 +142,7 @@ func TestExamplesAreValid(t *testing.T) {
 	for _, f := range files {
 		body := strings.NewReplacer(
 			"@BUNDLE@", "/b", "@IMAGE@", "/i", "@KUBERNETES@", "v1.37.1", "@SHA256@", strings.Repeat("0", 64),
-		).Replace(
-			read(t, f),
-		)
+		).Replace(read(t, f))
 		text.WriteString("---\n" + body)
 	}
 	docs, err := Parse([]byte(text.String()), "examples")

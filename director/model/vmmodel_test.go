@@ -68,9 +68,7 @@ func TestScriptsAreBounded(t *testing.T) {
 	}
 	d.Cluster.Masters.Scripts[0].Content += strings.Repeat("x", 2<<10)
 	_, err := Validate(&d)
-	if text := problems(
-		err,
-	); !strings.Contains(text, "spec.masters.scripts[0].content: is 17408 bytes long") ||
+	if text := problems(err); !strings.Contains(text, "spec.masters.scripts[0].content: is 17408 bytes long") ||
 		!strings.Contains(text, "spec.masters.scripts: are 48128 bytes together") {
 		t.Errorf("got %v %s", err, text)
 	}

@@ -40,9 +40,7 @@ type Drain struct {
 }
 
 // Rehearse tells what a drain of the node would move away, and what would block it (requirement B4).
-func (s *Service) Rehearse(
-	ctx context.Context, cluster, node string, may kube.DrainLimits,
-) ([]kube.Eviction, error) {
+func (s *Service) Rehearse(ctx context.Context, cluster, node string, may kube.DrainLimits) ([]kube.Eviction, error) {
 	if _, err := s.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster}); err != nil {
 		return nil, err
 	}

@@ -97,9 +97,7 @@ func (s *Service) Repair(ctx context.Context, now time.Time) error {
 			s.Log.WarnContext(ctx, "automatic repair has stopped", "cluster", name, "why", v.why)
 			errs = append(
 				errs,
-				s.Store.Update(ctx, func(
-					tx *store.Tx,
-				) error {
+				s.Store.Update(ctx, func(tx *store.Tx) error {
 					return tx.Audit(now, repairActor, "stopped: "+v.why, "Cluster/"+name)
 				}),
 			)

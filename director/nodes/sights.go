@@ -250,9 +250,7 @@ func (s *Service) keep(ctx context.Context, w planner.World, v View) error {
 
 // sightOf is what is kept of the node, and whether it is news. A node whose cluster could not be asked keeps what was
 // seen before.
-func (s *Service) sightOf(
-	n Node, old store.NodeSight, pretended, blind bool,
-) (store.NodeSight, bool, error) {
+func (s *Service) sightOf(n Node, old store.NodeSight, pretended, blind bool) (store.NodeSight, bool, error) {
 	var before sight
 	_ = json.Unmarshal(old.Body, &before) // what was never seen has none
 	b := sight{

@@ -58,9 +58,7 @@ func NewClient(key []byte, addresses Addresses, trust func() *tls.Config, now fu
 }
 
 // LogLines implements journal.Peers.
-func (c *Client) LogLines(
-	ctx context.Context, instance, plan string, q journal.LogQuery,
-) (journal.LogWindow, error) {
+func (c *Client) LogLines(ctx context.Context, instance, plan string, q journal.LogQuery) (journal.LogWindow, error) {
 	var w journal.LogWindow
 	err := c.read(ctx, instance, url.Values{
 		"want": {wantLines}, "plan": {plan}, "step": {q.Step}, "attempt": {strconv.Itoa(q.Attempt)},

@@ -408,9 +408,7 @@ func (s *Service) allWell(ctx context.Context, cluster string) error {
 
 // request returns the plan that the part needs next. Nodes cannot join while the document asks for a release that the
 // masters do not run yet: then the members are upgraded first, and the nodes come back at that release.
-func (s *Service) request(
-	ctx context.Context, r director.PhaseRequest, p director.PhasePart,
-) (plan.Request, error) {
+func (s *Service) request(ctx context.Context, r director.PhaseRequest, p director.PhasePart) (plan.Request, error) {
 	if r.Phase == director.PhaseCluster {
 		return plan.Request{Operation: plan.ClusterCreate}, nil
 	}

@@ -84,9 +84,7 @@ func TestValidateCA(t *testing.T) {
 		}},
 		{"expired", good, now.Add(AuthorityLife + time.Minute), []string{"cert: expired at "}},
 		{"not yet valid", good, now.Add(-2 * time.Hour), []string{"cert: is valid only from "}},
-		{"weak and without the right to sign", rawCA(t, 1024, func(
-			c *x509.Certificate,
-		) {
+		{"weak and without the right to sign", rawCA(t, 1024, func(c *x509.Certificate) {
 			c.KeyUsage = x509.KeyUsageCRLSign
 		}), now, []string{
 			"cert: may not sign certificates", "cert: has an RSA key that is too short",

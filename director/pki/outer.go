@@ -240,9 +240,7 @@ func chainOf(text string) ([]*x509.Certificate, []director.Field) {
 }
 
 // authorityProblems looks at the certificate of an authority by itself.
-func authorityProblems(
-	c *x509.Certificate, length int, left time.Duration, now time.Time,
-) (fields []director.Field) {
+func authorityProblems(c *x509.Certificate, length int, left time.Duration, now time.Time) (fields []director.Field) {
 	bad := func(hint, msg string, args ...any) {
 		fields = append(fields, director.Field{Path: FieldCertificate, Msg: fmt.Sprintf(msg, args...), Hint: hint})
 	}

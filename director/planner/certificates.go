@@ -176,9 +176,7 @@ func (a authorityRotation) cold(which string, needs []string) []string {
 	return a.change(step.AuthorityUse, "Choose "+key+" to sign with as the "+which+" authority", key, "", needs)
 }
 
-func (d keyDraft) renewCertificates(
-	nodes []sized, before time.Time, cold bool, needs []string, in group,
-) string {
+func (d keyDraft) renewCertificates(nodes []sized, before time.Time, cold bool, needs []string, in group) string {
 	version := nodes[0].Kubernetes
 	who := strings.Join(names(nodes), ", ")
 	p := playbook{

@@ -99,18 +99,14 @@ var runningPlans = map[string]struct {
 	want             []string
 }{
 	"nothing": {1, 1, nil, plan.Request{}, []string{}},
-	"one worker more": {1, 1, func(
-		w *World,
-	) {
+	"one worker more": {1, 1, func(w *World) {
 		want(w, func(c *model.Cluster) { c.Workers[0].Count = 2 })
 	}, plan.Request{}, []string{
 		"release.push/k8s-1.37", "image.ensure/debian12-k8s-1.37", "vm.ensure/demo-worker-2",
 		"vm.boot/demo-worker-2", "join/demo-worker-2",
 		"node.ready/demo-worker-2", "cluster.ready/demo",
 	}},
-	"one worker less": {1, 2, func(
-		w *World,
-	) {
+	"one worker less": {1, 2, func(w *World) {
 		want(w, func(c *model.Cluster) { c.Workers[0].Count = 1 })
 	}, plan.Request{}, []string{
 		"drain/demo-worker-2", "delete/demo-worker-2", "node.left/demo-worker-2", "vm.delete/demo-worker-2",
@@ -269,9 +265,7 @@ var runningPlans = map[string]struct {
 		"drain/demo-master-3", "upgrade/demo-master-3", "node.ready/demo-master-3", "uncordon/demo-master-3",
 		"pod_network/demo", "verify/demo", "cluster.ready/demo",
 	}},
-	"replace a dead first master": {3, 0, func(
-		w *World,
-	) {
+	"replace a dead first master": {3, 0, func(w *World) {
 		w.Seen["demo-master-1"] = Seen{}
 	}, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-master-1"}}, []string{
 		"delete/demo-master-1", "node.left/demo-master-1", "vm.remove/demo-master-1", "vm.ensure/demo-master-1",
@@ -399,9 +393,7 @@ func TestBalancersOfDeadMasters(t *testing.T) {
 			if diff := cmp.Diff(tt.limits, limits); diff != "" {
 				t.Error(diff)
 			}
-			warned := slices.ContainsFunc(c.Warnings, func(
-				s string,
-			) bool {
+			warned := slices.ContainsFunc(c.Warnings, func(s string) bool {
 				return strings.Contains(s, "does not answer: its balancer learns")
 			})
 			if warned != tt.warns {

@@ -219,9 +219,7 @@ func tokenRules(uid string, d model.Discovery) string {
 }
 
 // token adds a step of the cluster's token in the Consul.
-func (d consulDraft) token(
-	do step.ConsulTokenVerb, consul, title string, effect plan.Effect, needs []string,
-) string {
+func (d consulDraft) token(do step.ConsulTokenVerb, consul, title string, effect plan.Effect, needs []string) string {
 	p := step.ConsulTokenParams{
 		ConsulParams: step.ConsulParams{Consul: consul, UID: d.w.Cluster.UID, Cluster: d.Cluster}, Do: do,
 	}

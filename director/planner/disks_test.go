@@ -193,9 +193,7 @@ func TestTakeOverDisks(t *testing.T) {
 					}
 				}
 			}
-			offered := slices.ContainsFunc(c.Warnings, func(
-				w string,
-			) bool {
+			offered := slices.ContainsFunc(c.Warnings, func(w string) bool {
 				return strings.Contains(w, "--adopt-disk demo-worker-4=mold.kaas-data")
 			})
 			if p.TakeDisk != tt.take["demo-worker-4"] || offered != (tt.take == nil) {

@@ -87,9 +87,7 @@ func TestFieldsHaveTheEffectThatIsSaid(t *testing.T) {
 		"Release spec.kubernetes":    func(w *World) { former(w); w.Release.Release.Kubernetes = "v1.38.0" },
 		"Cluster spec.masters.count": func(w *World) { w.Cluster.Cluster.Masters.Count = 5 },
 		"Cluster spec.registries":    func(w *World) { pulling(w, "quay.io") },
-		"Cluster spec.maintenance.strategy": func(
-			w *World,
-		) {
+		"Cluster spec.maintenance.strategy": func(w *World) {
 			w.Cluster.Cluster.Maintenance.Strategy = model.UpgradeReplace
 		},
 	}

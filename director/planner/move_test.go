@@ -190,9 +190,7 @@ func TestSuccessorsOnOtherHosts(t *testing.T) {
 		if lost {
 			w, r.LostHost = losing(w, "h2", true), "h2"
 		}
-		was := w.Machines[slices.IndexFunc(w.Machines, func(
-			m director.Machine,
-		) bool {
+		was := w.Machines[slices.IndexFunc(w.Machines, func(m director.Machine) bool {
 			return m.Name == "demo-worker-2"
 		})]
 		c, err := Node(w, r)
@@ -240,9 +238,7 @@ func TestMoveWithAStaticAddress(t *testing.T) {
 		}
 	})
 	_, err := Node(w, plan.Request{Operation: plan.NodeReplace, Nodes: []string{"demo-worker-2"}, LostHost: "h2"})
-	if e, ok := errors.AsType[*director.Error](
-		err,
-	); !ok || e.Kind != director.KindConflict || len(e.Fields) != 1 ||
+	if e, ok := errors.AsType[*director.Error](err); !ok || e.Kind != director.KindConflict || len(e.Fields) != 1 ||
 		!strings.Contains(e.Msg, "its lost VM may still have it") {
 		t.Errorf("got %v", err)
 	}

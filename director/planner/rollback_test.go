@@ -98,9 +98,7 @@ func TestAWorkerThatFailsItsUpgradeHasAWayBack(t *testing.T) {
 			if ensured != (strategy != model.UpgradeReplace) {
 				t.Errorf("the former image is brought before anything is touched: %t", ensured)
 			}
-			said := slices.ContainsFunc(c.Approvals, func(
-				a string,
-			) bool {
+			said := slices.ContainsFunc(c.Approvals, func(a string) bool {
 				return strings.HasPrefix(a, "should the upgrade of a worker fail")
 			})
 			if said != (strategy == model.UpgradeInPlace) || len(c.Warnings) > 0 {

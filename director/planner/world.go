@@ -43,9 +43,7 @@ func (w World) masters() []director.Machine {
 // well.
 func (w World) up(node string) bool {
 	if len(w.Lost) > 0 &&
-		slices.ContainsFunc(w.Machines, func(
-			m director.Machine,
-		) bool {
+		slices.ContainsFunc(w.Machines, func(m director.Machine) bool {
 			return m.Name == node && m.Deleted.IsZero() && w.hosts().lost(m)
 		}) {
 		return false

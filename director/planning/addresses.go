@@ -147,9 +147,7 @@ func (s prechecks) checkAddresses(
 }
 
 // ownersOf says which VM of another owner has the address, by the index of the claim.
-func (s prechecks) ownersOf(
-	w *snapshot.Snapshot, list []claim, inventory []hypervisor.UsedAddress,
-) map[int]string {
+func (s prechecks) ownersOf(w *snapshot.Snapshot, list []claim, inventory []hypervisor.UsedAddress) map[int]string {
 	used := map[netip.Addr][]hypervisor.UsedAddress{}
 	for _, u := range inventory {
 		used[u.Address] = append(used[u.Address], u)

@@ -14,9 +14,7 @@ import (
 func TestFactsWithoutTheBundle(t *testing.T) {
 	t.Parallel()
 	l := openLab(t, 1, 1)
-	if err := l.Store.Update(t.Context(), func(
-		tx *store.Tx,
-	) error {
+	if err := l.Store.Update(t.Context(), func(tx *store.Tx) error {
 		return tx.IntendMachine(l.Made["c000-w-1"], time.Now())
 	}); err != nil {
 		t.Fatal(err)

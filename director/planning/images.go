@@ -104,9 +104,7 @@ func fits(w planner.World, virtual int64) []director.Field {
 		if int64(disk) < virtual {
 			out = append(out, director.Field{
 				Path: w.Cluster.Ref().String() + ": spec." + path,
-				Msg: fmt.Sprintf(
-					"%s are less than the disk of %s has, %s", disk, w.Image.Ref(), model.Size(virtual),
-				),
+				Msg:  fmt.Sprintf("%s are less than the disk of %s has, %s", disk, w.Image.Ref(), model.Size(virtual)),
 				Hint: "at least " + model.Size(virtual).String(),
 			})
 		}

@@ -40,9 +40,7 @@ func (s *Service) MovePlan(ctx context.Context, actor, id string, m Move) (plan.
 	if m.Step != "" {
 		object += " " + m.Step
 	}
-	if err := s.Store.Update(ctx, func(
-		tx *store.Tx,
-	) error {
+	if err := s.Store.Update(ctx, func(tx *store.Tx) error {
 		return tx.Audit(s.Now(), actor, string(m.Verb), object)
 	}); err != nil {
 		return plan.View{}, err

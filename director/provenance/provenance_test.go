@@ -133,9 +133,7 @@ func TestRelease(t *testing.T) {
 			)
 		}, want: "for another thing"},
 		"an empty signature": {
-			change: func(
-				t *testing.T, dir string,
-			) {
+			change: func(t *testing.T, dir string) {
 				t.Helper()
 				write(t, filepath.Join(dir, bundle.SignatureName), "")
 			},

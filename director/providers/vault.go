@@ -140,9 +140,7 @@ func (v Vault) OpenHook(ctx context.Context, hook string, h model.Hook) (directo
 }
 
 // OpenConsul is Open for a Consul. name is that of its token's credentials, or of those of its gossip key.
-func (v Vault) OpenConsul(
-	ctx context.Context, consul, name string, c model.Consul,
-) (director.Credentials, error) {
+func (v Vault) OpenConsul(ctx context.Context, consul, name string, c model.Consul) (director.Credentials, error) {
 	return v.openFor(ctx, name, placeOfConsul(c), setElsewhere(
 		"the servers and the certificates of Consul/"+consul,
 		"addresses, datacenter and tls of the document",
@@ -291,9 +289,7 @@ func (v Vault) openFor(
 		if err != nil {
 			return director.Credentials{}, err
 		}
-		if err := v.Store.Update(ctx, func(
-			tx *store.Tx,
-		) error {
+		if err := v.Store.Update(ctx, func(tx *store.Tx) error {
 			return tx.ResealCredentials(row.Name, row.sealed, sealed)
 		}); err != nil && director.KindOf(err) != director.KindConflict {
 			return director.Credentials{}, err

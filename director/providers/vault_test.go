@@ -123,9 +123,7 @@ func TestCredentialsGetTheirPlaceAtFirstUse(t *testing.T) {
 	}
 	_, err = v.Open(ctx, "vc", put("two.example.org"))
 	wantKind(t, err, director.KindConflict, "set the credentials again")
-	if err := l.db.Update(ctx, func(
-		tx *store.Tx,
-	) error {
+	if err := l.db.Update(ctx, func(tx *store.Tx) error {
 		return tx.ResealCredentials("vcenter", sealed, sealed)
 	}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a seal that is gone was replaced: %v", err)

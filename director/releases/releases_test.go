@@ -271,9 +271,7 @@ func TestDeleteAndPrune(t *testing.T) {
 	}
 	s.lab.Put(t, "apiVersion: kaas/v1\nkind: Release\nmetadata: {name: stable}\nspec: {digest: "+f.Digest+
 		", kubernetes: v1.37.1}\n")
-	servicetest.WantKind(
-		t, s.Delete(t.Context(), "ann", f.Digest), director.KindConflict, "Release/stable names it",
-	)
+	servicetest.WantKind(t, s.Delete(t.Context(), "ann", f.Digest), director.KindConflict, "Release/stable names it")
 	later := time.Now().Add(time.Hour)
 	if left, err := s.Prune(t.Context(), "ann", later, false); err != nil || len(left) > 0 {
 		t.Errorf("pruned what is named: %v, %v", left, err)

@@ -21,9 +21,9 @@ const (
 	UploadFile  = "upload"  // the archive of an upgrade, if one is asked for
 )
 
-// PutBackFile is in the director's state directory if its database was put back to what a former root had saved. It
+// RestoredFile is in the director's state directory if its database was restored to what a former root had saved. It
 // keeps when that was saved.
-const PutBackFile = "put-back"
+const RestoredFile = "restored-data"
 
 // Slot names one of the two partitions for roots.
 type Slot string

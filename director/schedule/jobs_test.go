@@ -447,9 +447,7 @@ type pruned struct {
 	before time.Time
 }
 
-func (p *pruned) Prune(
-	_ context.Context, actor string, before time.Time, dryRun bool,
-) ([]director.ImageLeft, error) {
+func (p *pruned) Prune(_ context.Context, actor string, before time.Time, dryRun bool) ([]director.ImageLeft, error) {
 	if dryRun {
 		return nil, errors.New("only a rehearsal")
 	}

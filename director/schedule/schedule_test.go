@@ -68,9 +68,7 @@ func (b *bundle) apply(job string, change ...func(*model.Schedule)) model.Stored
 		c(&d)
 	}
 	doc := model.Document{Kind: model.KindSchedule, Metadata: model.Metadata{Name: "s"}, Schedule: &d}
-	if err := b.db.Update(b.t.Context(), func(
-		tx *store.Tx,
-	) error {
+	if err := b.db.Update(b.t.Context(), func(tx *store.Tx) error {
 		return tx.PutDocument(doc, "admin", b.now())
 	}); err != nil {
 		b.t.Fatal(err)

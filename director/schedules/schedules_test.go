@@ -87,9 +87,7 @@ func TestDriftOfTheLedger(t *testing.T) {
 		ID: "m1", ClusterUID: "u1", Cluster: "demo", Name: "demo-master-1", Provider: "lab", Network: "n",
 		Address: "10.0.0.2", Host: "host1", CPUs: 2,
 	}
-	if err := s.store.Update(t.Context(), func(
-		tx *store.Tx,
-	) error {
+	if err := s.store.Update(t.Context(), func(tx *store.Tx) error {
 		return tx.IntendMachine(ghost, time.Now())
 	}); err != nil {
 		t.Fatal(err)

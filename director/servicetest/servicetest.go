@@ -142,9 +142,7 @@ func (l *Lab) fill(t testing.TB) (path, sum string) {
 	path, sum = filepath.Join(l.Dir, "node.img"), hex.EncodeToString(digest[:])
 	err := errors.Join(
 		os.WriteFile(path, text, 0o600),
-		b.EnsureImage(
-			t.Context(), hypervisor.ImageSpec{Name: "node", Path: path, SHA256: sum, Format: "qcow2"}, nil,
-		),
+		b.EnsureImage(t.Context(), hypervisor.ImageSpec{Name: "node", Path: path, SHA256: sum, Format: "qcow2"}, nil),
 		b.EnsureNetwork(t.Context(), hypervisor.NetworkSpec{
 			Owner: director.Stamp{Director: l.Director.ID, Machine: "n1"}, Name: "net", Mode: "nat",
 			CIDR:    netip.MustParsePrefix("10.64.0.0/16"),

@@ -143,9 +143,7 @@ func (s *Simulation) equip(w *sim.World, p model.Provider) *model.Sim {
 	}
 	timings := map[sim.Verb]sim.Timing{}
 	for _, v := range settings.Verbs {
-		timings[sim.Verb(
-			v.Verb,
-		)] = sim.Timing{
+		timings[sim.Verb(v.Verb)] = sim.Timing{
 			Latency: time.Duration(v.Latency), Jitter: time.Duration(v.Jitter), Faults: float64(v.Faults) / 100,
 		}
 	}

@@ -153,9 +153,7 @@ func sshServer(t *testing.T, key cloudinit.HostKey, dir string) (port string) {
 		t.Fatal(err)
 	}
 	config := &ssh.ServerConfig{
-		PublicKeyCallback: func(
-			ssh.ConnMetadata, ssh.PublicKey,
-		) (*ssh.Permissions, error) {
+		PublicKeyCallback: func(ssh.ConnMetadata, ssh.PublicKey) (*ssh.Permissions, error) {
 			return &ssh.Permissions{}, nil
 		},
 	}

@@ -17,9 +17,7 @@ import (
 // kubeReady waits until every node of the cluster is Ready and everything in kube-system runs, seen from the director
 // through the API.
 func (e kubeSteps) kubeReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
-	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(
-		ctx context.Context, client API,
-	) (string, error) {
+	return e.await(ctx, r, p.UID, p.Name, p.Endpoint, func(ctx context.Context, client API) (string, error) {
 		return notReady(ctx, client, p.Nodes)
 	})
 }

@@ -192,9 +192,7 @@ func (e playSteps) placeOf(f step.Facts) string {
 }
 
 func (e playSteps) inventory(
-	f step.Facts, render func(
-		inventory.Input,
-	) (inventory.Files, error), hostKey func(machine string) (string, error),
+	f step.Facts, render func(inventory.Input) (inventory.Files, error), hostKey func(machine string) (string, error),
 ) (inventory.Files, error) {
 	c := f.Document
 	in := inventory.Input{

@@ -172,9 +172,7 @@ func (s *planStore) Holders(ctx context.Context, planID string) (map[string]stri
 	var rows []stepRow
 	err := s.read.WithContext(ctx).Select("step_id", "lease_owner").Where(
 		"plan_id = ? AND lease_owner <> ''", planID,
-	).Find(
-		&rows,
-	).Error
+	).Find(&rows).Error
 	out := make(map[string]string, len(rows))
 	for _, r := range rows {
 		out[r.StepID] = r.LeaseOwner

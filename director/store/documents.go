@@ -234,9 +234,7 @@ func (s *documentStore) Secret(ctx context.Context, owner, name string) ([]byte,
 	var sealed []byte
 	err := s.read.WithContext(ctx).Raw(
 		"SELECT sealed FROM secrets WHERE owner = ? AND name = ?", owner, name,
-	).Row().Scan(
-		&sealed,
-	)
+	).Row().Scan(&sealed)
 	if isNoRows(err) {
 		return nil, nil
 	}

@@ -123,9 +123,7 @@ func (s *instanceStore) Gone(ctx context.Context, since time.Time, instance stri
 		ids = nil
 		return s.write.WithContext(ctx).Raw(
 			"DELETE FROM instances WHERE seen_at < ? AND id <> ? RETURNING id", micros(since), instance,
-		).Scan(
-			&ids,
-		).Error
+		).Scan(&ids).Error
 	})
 	return ids, dbError("store.gone", "instances", err)
 }

@@ -357,9 +357,7 @@ func (s *machineStore) MachinesOf(ctx context.Context, uids []string) (map[strin
 	var rows []machineRow
 	err := s.read.WithContext(ctx).Where("cluster_uid IN ? AND deleted_at = 0", uids).Order(
 		"cluster, role, name, created_at",
-	).Find(
-		&rows,
-	).Error
+	).Find(&rows).Error
 	if err != nil {
 		return nil, dbError("store.machines", "machines", err)
 	}

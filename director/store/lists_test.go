@@ -228,9 +228,7 @@ func TestDocumentPage(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
 		for i, name := range []string{"b", "a", "ab", "c"} {
-			if err := update(t, s, func(
-				tx *Tx,
-			) error {
+			if err := update(t, s, func(tx *Tx) error {
 				return tx.PutDocument(network(name), "admin", time.Unix(int64(i), 1000))
 			}); err != nil {
 				t.Fatal(err)

@@ -270,9 +270,7 @@ func (t *machineTx) SetMade(m director.Machine) error {
 func (t *machineTx) SetMembers(clusterUID string, names []string, kubernetes string) error {
 	err := t.db.Model(&machineRow{}).Where(
 		"cluster_uid = ? AND name IN ? AND deleted_at = 0", clusterUID, names,
-	).Update(
-		"kubernetes", kubernetes,
-	).Error
+	).Update("kubernetes", kubernetes).Error
 	return dbError("store.members", "the machines of cluster "+clusterUID, err)
 }
 

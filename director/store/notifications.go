@@ -227,9 +227,7 @@ func notNull[T any](items []T) string {
 
 // SetNotification stores what has become of a message. gone is the generation of the document whose endpoint has said
 // that it is gone; 0 leaves that as it is.
-func (s *notificationStore) SetNotification(
-	ctx context.Context, m director.NotificationMessage, gone int64,
-) error {
+func (s *notificationStore) SetNotification(ctx context.Context, m director.NotificationMessage, gone int64) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		now := map[string]any{
 			"state": string(m.State), "next_at": micros(m.Next), "sent_at": micros(m.Sent), "attempts": m.Attempts,

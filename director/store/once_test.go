@@ -46,9 +46,7 @@ func TestOnce(t *testing.T) {
 		if second.Claim != "c2" || second.Witness != "p1" {
 			t.Errorf("taken over: %+v", second)
 		}
-		if err := update(t, s, func(
-			tx *Tx,
-		) error {
+		if err := update(t, s, func(tx *Tx) error {
 			return tx.Witness(first, "p2")
 		}); director.KindOf(err) != director.KindConflict {
 			t.Errorf("one that was taken over commits its work: %v", err)

@@ -201,15 +201,11 @@ func TestPlansOfMachinesUseTheIndex(t *testing.T) {
 	err = s.read.Raw(
 		"EXPLAIN QUERY PLAN SELECT plan_id FROM plan_machines JOIN plans ON plans.id = plan_machines.plan_id WHERE " +
 			"plan_machines.machine_id = 'm'",
-	).Scan(
-		&details,
-	).Error
+	).Scan(&details).Error
 	if err != nil {
 		t.Fatal(err)
 	}
-	if slices.ContainsFunc(details, func(
-		d struct{ Detail string },
-	) bool {
+	if slices.ContainsFunc(details, func(d struct{ Detail string }) bool {
 		return len(d.Detail) > 4 && d.Detail[:4] == "SCAN"
 	}) {
 		t.Errorf("it reads everything: %s", fmt.Sprint(details))

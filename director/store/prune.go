@@ -40,9 +40,7 @@ func (s *trailStore) KeptLogs(ctx context.Context, before time.Time) (map[string
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&planRow{}).Where(
 		"phase NOT IN ? OR finished_at >= ?", finishedStatuses, micros(before),
-	).Pluck(
-		"id", &ids,
-	).Error
+	).Pluck("id", &ids).Error
 	if err != nil {
 		return nil, dbError("store.prune", "plans", err)
 	}

@@ -37,9 +37,7 @@ func runRowOf(r director.ScheduleRun) runRow {
 
 func (r runRow) toDomain() director.ScheduleRun {
 	return director.ScheduleRun{
-		UID: r.UID, Slot: instant(
-			r.Slot,
-		), Attempt: int(r.Attempt), Schedule: r.Schedule, Job: r.Job, By: r.AskedBy,
+		UID: r.UID, Slot: instant(r.Slot), Attempt: int(r.Attempt), Schedule: r.Schedule, Job: r.Job, By: r.AskedBy,
 		Status: director.RunStatus(r.Status),
 		Missed: int(r.Missed), Started: instant(r.StartedAt), Finished: instant(r.FinishedAt), Message: r.Message,
 		Hint: r.Hint, Plan: r.PlanID,

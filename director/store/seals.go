@@ -58,8 +58,6 @@ func (s *documentStore) OlderPeers(ctx context.Context, instance string) (bool, 
 	var n int64
 	err := s.read.WithContext(ctx).Raw(
 		"SELECT count(*) FROM instances WHERE binds = 0 AND seen_at > 0 AND id <> ?", instance,
-	).Scan(
-		&n,
-	).Error
+	).Scan(&n).Error
 	return n > 0, dbError("store.peers", "instances", err)
 }

@@ -95,9 +95,7 @@ func TestDocuments(t *testing.T) {
 		s, now := open(), time.Unix(100, 0).UTC()
 		ref := model.Ref{Kind: model.KindNetwork, Name: "n"}
 		for range 2 {
-			if err := update(t, s, func(
-				tx *Tx,
-			) error {
+			if err := update(t, s, func(tx *Tx) error {
 				return tx.PutDocument(network("n"), "admin", now)
 			}); err != nil {
 				t.Fatal(err)
@@ -175,9 +173,7 @@ func TestLedger(t *testing.T) {
 			}
 			return all[0]
 		}
-		if err := update(t, s, func(
-			tx *Tx,
-		) error {
+		if err := update(t, s, func(tx *Tx) error {
 			return tx.SetMembers("u", []string{"c-master-1", "c-worker-9"}, "v1.37.1")
 		}); err != nil || now1().Kubernetes != "v1.37.1" {
 			t.Errorf("after it became a member: %+v, %v", now1(), err)

@@ -213,9 +213,7 @@ func (s *trailStore) PruneStream(ctx context.Context, before time.Time) (removed
 		s.read.WithContext(ctx).Raw(
 			"SELECT COALESCE((SELECT MIN(id) FROM stream WHERE at >= ?), (SELECT MAX(id) + 1 FROM stream), 0)",
 			micros(before),
-		).Scan(
-			&end,
-		).Error,
+		).Scan(&end).Error,
 	)
 	for from := first; err == nil && from < end; from += pruneBatch {
 		upto := min(from+pruneBatch, end)

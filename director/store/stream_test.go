@@ -31,9 +31,7 @@ func stream(t *testing.T, s *Store, q director.StreamQuery) director.StreamPage 
 
 func audit(t *testing.T, s *Store, at int64, object string) {
 	t.Helper()
-	if err := update(t, s, func(
-		tx *Tx,
-	) error {
+	if err := update(t, s, func(tx *Tx) error {
 		return tx.Audit(time.Unix(at, 0), "ann", "apply", object)
 	}); err != nil {
 		t.Fatal(err)
@@ -129,9 +127,7 @@ func TestAFailedTransactionIsNotInTheStream(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s, boom := open(), errors.New("boom")
 		news := s.News()
-		err := update(t, s, func(
-			tx *Tx,
-		) error {
+		err := update(t, s, func(tx *Tx) error {
 			return errors.Join(tx.Audit(time.Unix(1, 0), "ann", "apply", "Network/n"), boom)
 		})
 		if page := stream(t, s, director.StreamQuery{}); !errors.Is(err, boom) || len(page.Events) != 0 {
@@ -281,9 +277,7 @@ func TestStreamWritersWaitForEachOther(t *testing.T) {
 			return err
 		}
 		go func() {
-			second <- s.Update(ctx, func(
-				tx *Tx,
-			) error {
+			second <- s.Update(ctx, func(tx *Tx) error {
 				return tx.Audit(time.Unix(1, 0), "second", "apply", "Network/n")
 			})
 		}()
@@ -296,9 +290,7 @@ func TestStreamWritersWaitForEachOther(t *testing.T) {
 			}
 			if err := s.read.WithContext(ctx).Raw(
 				"SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted",
-			).Scan(
-				&waiting,
-			).Error; err != nil {
+			).Scan(&waiting).Error; err != nil {
 				return err
 			}
 		}

@@ -70,11 +70,7 @@ func newestStarted(db *gorm.DB, cluster string, of Lane) (string, error) {
 	var ids []string
 	err := inLane(db.Model(&planRow{}), of).Where("cluster = ? AND started_at > 0", cluster).Order(
 		"started_at DESC, id DESC",
-	).Limit(
-		1,
-	).Pluck(
-		"id", &ids,
-	).Error
+	).Limit(1).Pluck("id", &ids).Error
 	if err != nil || len(ids) == 0 {
 		return "", dbError("store.newest_started", "plans", err)
 	}
@@ -87,9 +83,7 @@ func (t *planTx) DiscardPlans(cluster, reason, by string, at time.Time, statuses
 }
 
 // DiscardPlansOf is DiscardPlans for the plans of a lane.
-func (t *planTx) DiscardPlansOf(
-	lane Lane, cluster, reason, by string, at time.Time, statuses ...plan.Status,
-) error {
+func (t *planTx) DiscardPlansOf(lane Lane, cluster, reason, by string, at time.Time, statuses ...plan.Status) error {
 	ids, err := t.plansIn(lane, cluster, statuses)
 	if err != nil {
 		return err
@@ -133,9 +127,7 @@ func (s *planStore) SkippedSteps(ctx context.Context, planID string) (map[string
 	var ids []string
 	err := s.read.WithContext(ctx).Model(&stepRow{}).Where(
 		"plan_id = ? AND status = ?", planID, string(plan.Skipped),
-	).Pluck(
-		"step_id", &ids,
-	).Error
+	).Pluck("step_id", &ids).Error
 	out := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		out[id] = true

@@ -171,9 +171,7 @@ func (s *userStore) CreateToken(ctx context.Context, t director.Token, actor str
 
 // RevokeToken removes the token of the user whose id begins so, audited under the actor's name; not_found if there is
 // none. With api it is an API token, otherwise a session.
-func (s *userStore) RevokeToken(
-	ctx context.Context, user, id string, api bool, actor string, at time.Time,
-) error {
+func (s *userStore) RevokeToken(ctx context.Context, user, id string, api bool, actor string, at time.Time) error {
 	return s.Update(ctx, func(tx *Tx) error {
 		what, verb, sign := "session", "end session ", "<>"
 		if api {

@@ -90,9 +90,7 @@ func (s *userStore) PutUser(ctx context.Context, u director.User) error {
 	row := userRowOf(u)
 	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "name"}}, UpdateAll: true,
-	}).Create(
-		&row,
-	).Error
+	}).Create(&row).Error
 	return dbError("store.user", "user "+u.Name, err)
 }
 
@@ -115,9 +113,7 @@ func (s *userStore) PutToken(ctx context.Context, t director.Token) error {
 	row := tokenRowOf(t)
 	err := s.write.WithContext(ctx).Clauses(clause.OnConflict{
 		Columns: []clause.Column{{Name: "hash"}}, UpdateAll: true,
-	}).Create(
-		&row,
-	).Error
+	}).Create(&row).Error
 	return dbError("store.token", "the token", err)
 }
 

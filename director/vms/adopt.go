@@ -32,9 +32,7 @@ type Addresses struct {
 // The row is the one that the VM had, as the tombstone or the newest plan that names it tells. Without either, the
 // stamp itself proves the cluster and the node's name; then only the addresses are missing. Nothing is taken from the
 // VM's name alone.
-func (s *Service) Adopt(
-	ctx context.Context, actor, provider, id string, said Addresses,
-) (director.Machine, error) {
+func (s *Service) Adopt(ctx context.Context, actor, provider, id string, said Addresses) (director.Machine, error) {
 	const op = "vms.adopt"
 	_, vm, err := s.owned(ctx, op, provider, id)
 	if err != nil {

@@ -291,9 +291,7 @@ func (l *killLoop) createCluster(t *testing.T, random *rand.Rand, number int) {
 	}
 	for _, m := range lost {
 		l.nobody(m)
-		if _, err := l.Store.SQL().ExecContext(
-			t.Context(), "DELETE FROM machines WHERE id = ?", m.ID,
-		); err != nil {
+		if _, err := l.Store.SQL().ExecContext(t.Context(), "DELETE FROM machines WHERE id = ?", m.ID); err != nil {
 			t.Error(err)
 		}
 	}

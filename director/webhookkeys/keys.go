@@ -119,9 +119,7 @@ func (s *Keys) current(ctx context.Context, o Owner) ([]director.HookKey, error)
 }
 
 // edit adds a key if wanted agrees.
-func (s *Keys) edit(
-	ctx context.Context, o Owner, wanted func(*store.Tx, []director.HookKey) (bool, error),
-) error {
+func (s *Keys) edit(ctx context.Context, o Owner, wanted func(*store.Tx, []director.HookKey) (bool, error)) error {
 	now := s.now()
 	return s.store.EditHookKeys(ctx, o.UID, now, func(
 		tx *store.Tx, have []director.HookKey,

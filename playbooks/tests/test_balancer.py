@@ -1,5 +1,6 @@
 # Copyright The director authors. SPDX-License-Identifier: Apache-2.0
-"""Tests of what HAProxy does with the configuration of the role api_balancer, with the real program and pretended API servers."""
+"""Tests of what HAProxy does with the configuration of the role api_balancer, with the real program and pretended API
+servers."""
 import contextlib
 import http.client
 import http.server
@@ -74,8 +75,9 @@ class BalancerTest(Case):
         super().setUp()
         program = shutil.which("haproxy", path=os.environ["PATH"] + ":/usr/sbin")
         self.assertTrue(program, "there is no haproxy: apt-get install haproxy")
-        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-subj", "/CN=kube-apiserver",
-                        "-keyout", "key.pem", "-out", "ca.crt"], check=True, cwd=self.root, stderr=subprocess.DEVNULL)
+        subprocess.run(["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1",
+                        "-nodes", "-subj", "/CN=kube-apiserver", "-keyout", "key.pem", "-out", "ca.crt"], check=True,
+                       cwd=self.root, stderr=subprocess.DEVNULL)
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         context.load_cert_chain(self.path("ca.crt"), self.path("key.pem"))
         network = "127.%d.%d." % (random.randint(64, 250), random.randint(1, 250))
@@ -87,14 +89,17 @@ class BalancerTest(Case):
         with open(os.path.join(TREE, "roles/api_balancer/templates/haproxy.cfg.j2"), encoding="utf-8") as file:
             template = jinja2.Environment(undefined=jinja2.StrictUndefined).from_string(file.read())
         text = template.render(
-            api_balancer_vip=self.vip, api_balancer_port=6443, api_balancer_slow_host_factor=1, api_balancer_alive_port=0,
+            api_balancer_vip=self.vip, api_balancer_port=6443, api_balancer_slow_host_factor=1,
+            api_balancer_alive_port=0,
             api_balancer_members=[{"name": s.name, "address": s.address} for s in (self.one, self.two)])
         # What the test's user may not do, and what it has elsewhere.
-        for ours, here in (("    user haproxy\n    group haproxy\n", ""), ("/etc/haproxy/kaas-ca.crt", self.path("ca.crt")),
+        for ours, here in (("    user haproxy\n    group haproxy\n", ""),
+                           ("/etc/haproxy/kaas-ca.crt", self.path("ca.crt")),
                            (text[text.index("# What keepalived asks"):], "")):
             self.assertIn(ours, text)
             text = text.replace(ours, here)
-        haproxy = subprocess.Popen([program, "-db", "-f", self.write("haproxy.cfg", text)])  # pylint: disable=consider-using-with
+        # pylint: disable=consider-using-with
+        haproxy = subprocess.Popen([program, "-db", "-f", self.write("haproxy.cfg", text)])
         self.addCleanup(haproxy.wait)
         self.addCleanup(haproxy.kill)
         self.until("both serve", lambda: self.serving() == {"m1", "m2"})
@@ -140,7 +145,8 @@ class BalancerTest(Case):
         return answers
 
     def test_stops(self):
-        """A server that was told to stop gets no new connection, and answers what it was asked. No request fails meanwhile."""
+        """A server that was told to stop gets no new connection, and answers what it was asked. No request fails
+        meanwhile."""
         answers = self.slow()
         self.one.says = STOPS
         began = time.monotonic()

@@ -26,9 +26,7 @@ func (b *domains) Adopt(
 		}
 		for _, h := range b.hosts {
 			if h.Name == vm.Host {
-				return call(work, h, op, func(
-					c *virt.Connect,
-				) (hypervisor.VM, error) {
+				return call(work, h, op, func(c *virt.Connect) (hypervisor.VM, error) {
 					return b.adopt(op, h, c, vm.ID, key, disks)
 				})
 			}

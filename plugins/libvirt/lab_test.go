@@ -122,9 +122,7 @@ func TestLabRootLeftBehind(t *testing.T) {
 	}
 	root := func() string {
 		t.Helper()
-		path, err := inPool(ctx, b.hosts[0], "test", func(
-			p *pool,
-		) (string, error) {
+		path, err := inPool(ctx, b.hosts[0], "test", func(p *pool) (string, error) {
 			return p.disks.path(p.rootName(s.Key)), nil
 		})
 		if err != nil {

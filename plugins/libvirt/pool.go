@@ -230,9 +230,7 @@ type volume struct {
 // ensure returns the volume and makes it if it is missing. One that was left with another size or image is replaced if
 // replace is set.
 func (p *pool) ensure(want volume, replace bool) (*virt.StorageVol, error) {
-	return p.ensureBy(want, replace, func(
-		xml string,
-	) (*virt.StorageVol, error) {
+	return p.ensureBy(want, replace, func(xml string) (*virt.StorageVol, error) {
 		return p.StorageVolCreateXML(xml, 0)
 	})
 }

@@ -29,9 +29,7 @@ func (b *Backend) RemoveSeed(ctx context.Context, id hypervisor.ID, owner direct
 			).
 				WithHint("it is left as it is")
 		}
-		_, err = call(work, h, op, func(
-			c *virt.Connect,
-		) (none, error) {
+		_, err = call(work, h, op, func(c *virt.Connect) (none, error) {
 			return none{}, b.removeSeed(work, op, h, c, id, owner)
 		})
 		return err

@@ -253,9 +253,7 @@ func somebodysSnapshot(t *testing.T, f *fixture, id hypervisor.ID, like string) 
 	}
 	text = strings.NewReplacer(
 		"<name>"+like+"</name>", "<name>theirs</name>", ourSnapshot, "Taken by a person ",
-	).Replace(
-		text,
-	)
+	).Replace(text)
 	theirs, err := dom.CreateSnapshotXML(text, virt.DOMAIN_SNAPSHOT_CREATE_REDEFINE)
 	if err != nil {
 		t.Fatal(err)

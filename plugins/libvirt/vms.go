@@ -104,9 +104,7 @@ func (b *fleet) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.VM,
 	if err != nil {
 		return nil, err
 	}
-	slices.SortFunc(all, func(
-		x, y hypervisor.VM,
-	) int {
+	slices.SortFunc(all, func(x, y hypervisor.VM) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
 	return all, nil

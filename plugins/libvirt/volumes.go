@@ -36,9 +36,7 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 			return nil, err
 		}
 		for _, r := range rows {
-			same := slices.IndexFunc(all, func(
-				a hypervisor.VolumeInfo,
-			) bool {
+			same := slices.IndexFunc(all, func(a hypervisor.VolumeInfo) bool {
 				return a.Name == r.Name && a.Host == r.Host
 			})
 			if same < 0 {
@@ -59,9 +57,7 @@ func (b *Backend) ListVolumes(ctx context.Context, directorID string) ([]hypervi
 func wants(s hypervisor.Spec) func(director.Stamp, string) bool {
 	return func(stamp director.Stamp, serial string) bool {
 		return stamp == s.Key ||
-			slices.ContainsFunc(s.DataDisks, func(
-				d hypervisor.Disk,
-			) bool {
+			slices.ContainsFunc(s.DataDisks, func(d hypervisor.Disk) bool {
 				return d.Of == stamp && d.Serial == serial
 			})
 	}
@@ -151,9 +147,7 @@ func (b *Backend) DeleteVolume(ctx context.Context, owner director.Stamp, serial
 	}
 	return b.alone(ctx, op, machineKey(owner), func(work context.Context) error {
 		// Who uses them is asked of all hosts first: each of them may see the same disks.
-		if err := b.onEachPool(work, op, func(
-			p *pool,
-		) error {
+		if err := b.onEachPool(work, op, func(p *pool) error {
 			return p.volumesUnused(owner, serials, "")
 		}); err != nil {
 			return err

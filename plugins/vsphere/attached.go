@@ -86,9 +86,7 @@ func (b *dataDisks) labels(ctx context.Context, op string, p *place, prefix stri
 func (b *dataDisks) texts(
 	ctx context.Context, op string, p *place, store *object.Datastore, prefix string,
 ) ([]types.BaseFileInfo, error) {
-	return b.browse(
-		ctx, op, p, store, types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{prefix + "*.txt"}},
-	)
+	return b.browse(ctx, op, p, store, types.HostDatastoreBrowserSearchSpec{MatchPattern: []string{prefix + "*.txt"}})
 }
 
 // label labels the data disks that stay when the machine goes: its own, and those that it took over.

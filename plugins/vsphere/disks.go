@@ -266,9 +266,7 @@ func (b *dataDisks) keptOf(
 			return nil, err
 		}
 		for _, k := range found {
-			if slices.ContainsFunc(disks, func(
-				d hypervisor.Disk,
-			) bool {
+			if slices.ContainsFunc(disks, func(d hypervisor.Disk) bool {
 				return d.Owner(key) == k.stamp && d.Serial == k.disk
 			}) {
 				have[k.disk] = k

@@ -157,9 +157,7 @@ func (f *fixture) attach(t *testing.T, vm hypervisor.VM) func() bool {
 		t.Fatal(err)
 	}
 	name := "fcd/" + hypervisortest.RandomID("pv-") + ".vmdk"
-	done(
-		t,
-	)(object.NewVirtualDiskManager(
+	done(t)(object.NewVirtualDiskManager(
 		f.Admin.Client,
 	).CreateVirtualDisk(ctx, store.Path(name), dc, &types.FileBackedVirtualDiskSpec{
 		VirtualDiskSpec: types.VirtualDiskSpec{

@@ -112,9 +112,7 @@ func (b *images) ensureImage(
 	if err := b.templateNameIsFree(ctx, op, p, templateName(s.Name, "")); err != nil {
 		return err
 	}
-	vmdk, length, err := b.convert(ctx, op, s, file, func(
-		done int64,
-	) {
+	vmdk, length, err := b.convert(ctx, op, s, file, func(done int64) {
 		progress(share(done, file.Virtual, file.Size), 2*file.Size)
 	})
 	if err != nil {

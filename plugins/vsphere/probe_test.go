@@ -166,9 +166,7 @@ func TestRotation(t *testing.T) {
 		t.Fatal(got)
 	}
 	const fresh = "the next password"
-	f.Model.Service.Context.Map.SessionManager().ValidLogin = func(
-		l *types.Login,
-	) bool {
+	f.Model.Service.Context.Map.SessionManager().ValidLogin = func(l *types.Login) bool {
 		return l.UserName == account && l.Password == fresh
 	}
 	if got := ask(); got != director.KindNotFound || asked != 1 {

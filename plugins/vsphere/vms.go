@@ -77,9 +77,7 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 	} else if found, err = below(ctx, p.vim, p.root); err != nil {
 		return nil, b.translate(ctx, op, "the VMs of datacenter "+b.cfg.Datacenter, b.forget(err))
 	}
-	found = slices.DeleteFunc(found, func(
-		m *machine,
-	) bool {
+	found = slices.DeleteFunc(found, func(m *machine) bool {
 		return m.template || m.extra[keyTemplate] != "" || !f.Match(m.stamp())
 	})
 	if found, err = readDevices(ctx, p, found); err != nil {
@@ -96,9 +94,7 @@ func (b *Backend) List(ctx context.Context, f hypervisor.Filter) ([]hypervisor.V
 		}
 		all = append(all, vm)
 	}
-	slices.SortFunc(all, func(
-		x, y hypervisor.VM,
-	) int {
+	slices.SortFunc(all, func(x, y hypervisor.VM) int {
 		return cmp.Or(cmp.Compare(x.Name, y.Name), cmp.Compare(x.ID, y.ID))
 	})
 	return all, nil

@@ -420,9 +420,7 @@ func (s *suite) everyNodeIsPrepared(t *testing.T) {
 	v := s.plan(t, s.newestPlan(t))
 	s.logSteps(t, v)
 	for _, node := range s.nodeNames() {
-		if !slices.ContainsFunc(v.Steps, func(
-			st stepView,
-		) bool {
+		if !slices.ContainsFunc(v.Steps, func(st stepView) bool {
 			return st.ID == "prepare/"+node && st.Status == "done"
 		}) {
 			t.Errorf("%s was not prepared", node)

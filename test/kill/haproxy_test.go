@@ -43,9 +43,7 @@ func startHAProxy(t *testing.T, f *fleet) {
 	_, registry, _ := strings.Cut(f.Registry, ":")
 	config := strings.NewReplacer(
 		"192.0.2.10:", "127.0.0.1:", "192.0.2.11:", "127.0.0.2:", "192.0.2.12:", "127.0.0.3:",
-	).Replace(
-		string(block[1]),
-	)
+	).Replace(string(block[1]))
 	config = strings.NewReplacer(":8443", ":"+api, ":5000", ":"+registry).Replace(config)
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
 	must(t, os.WriteFile(file, []byte(config+"\n"), 0o600))

@@ -262,9 +262,7 @@ func (o Nodes) Console(_ context.Context, cluster, node string, _ int) (string, 
 }
 
 // Rehearse shows one pod that would go and one that a budget holds.
-func (o Nodes) Rehearse(
-	_ context.Context, cluster, node string, _ kube.DrainLimits,
-) ([]kube.Eviction, error) {
+func (o Nodes) Rehearse(_ context.Context, cluster, node string, _ kube.DrainLimits) ([]kube.Eviction, error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	if !o.up[cluster] {
@@ -582,9 +580,7 @@ func (o Access) Inventory(_ context.Context, cluster string) (map[string][]byte,
 }
 
 // ExportInventory returns a file of secrets too.
-func (o Access) ExportInventory(
-	ctx context.Context, _, cluster string, _ time.Duration,
-) (map[string][]byte, error) {
+func (o Access) ExportInventory(ctx context.Context, _, cluster string, _ time.Duration) (map[string][]byte, error) {
 	files, err := o.Inventory(ctx, cluster)
 	files["secrets.json"] = []byte("{}\n")
 	return files, err

@@ -110,9 +110,7 @@ func (i Images) DeleteFile(_ context.Context, _, sum string) error {
 }
 
 // Prune removes the files that no document names.
-func (i Images) Prune(
-	_ context.Context, _ string, before time.Time, dryRun bool,
-) ([]director.ImageLeft, error) {
+func (i Images) Prune(_ context.Context, _ string, before time.Time, dryRun bool) ([]director.ImageLeft, error) {
 	files, err := i.Store.Files()
 	var out []director.ImageLeft
 	for _, f := range files {

@@ -369,9 +369,7 @@ func (c *cluster) clear(t *testing.T) {
 			c.remove(t, s.Namespace, s.Name)
 		}
 	}
-	parts := must[*discoveryv1.EndpointSliceList](
-		t,
-	)(
+	parts := must[*discoveryv1.EndpointSliceList](t)(
 		c.api.DiscoveryV1().EndpointSlices("").List(t.Context(), metav1.ListOptions{}),
 	)
 	for _, s := range parts.Items {

@@ -101,9 +101,7 @@ func (w *watcher) run(ctx context.Context, imports []consulsync.Import) {
 
 // follow calls query again and again with the index that it returned last, slower and slower while it fails, and soon
 // once Consul is back.
-func (w *watcher) follow(
-	ctx context.Context, log *slog.Logger, query func(context.Context, uint64) (uint64, error),
-) {
+func (w *watcher) follow(ctx context.Context, log *slog.Logger, query func(context.Context, uint64) (uint64, error)) {
 	var index uint64
 	retry := firstRetry
 	for ctx.Err() == nil {

@@ -242,9 +242,7 @@ func TestSharesScript(t *testing.T) {
 	}
 	script := strings.NewReplacer(
 		"/var/backups nfs:", root+"/backups nfs:", "/etc/fstab", root+"/fstab", "/run/kaas-share", root+"/top",
-	).Replace(
-		string(text),
-	)
+	).Replace(string(text))
 	bin := filepath.Join(root, "bin")
 	programs := map[string]string{
 		"mount.nfs":  "true",

@@ -90,17 +90,13 @@ func subjectOn(t *testing.T, w *sim.World) (hypervisortest.Subject, *sim.World) 
 		SeedCrashes: []hypervisortest.Crash{
 			{
 				Name: "midway",
-				Arm: func(
-					*testing.T, hypervisor.Backend,
-				) {
+				Arm: func(*testing.T, hypervisor.Backend) {
 					w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.Midway})
 				},
 			},
 			{
 				Name: "after",
-				Arm: func(
-					*testing.T, hypervisor.Backend,
-				) {
+				Arm: func(*testing.T, hypervisor.Backend) {
 					w.Inject(sim.Fault{Verb: sim.VerbRemoveSeed, When: sim.After})
 				},
 			},

@@ -71,9 +71,7 @@ func Start(tb testing.TB, ldif string, life time.Duration, limit string) *Server
 	write(tb, dir, "slapd.conf", strings.NewReplacer("@DIR@", dir, "@LIMIT@", limit).Replace(config))
 	conf := filepath.Join(dir, "slapd.conf")
 	var said bytes.Buffer
-	load := exec.CommandContext(
-		tb.Context(), "slapadd", "-q", "-f", conf, "-l", filepath.Join(dir, "entries.ldif"),
-	)
+	load := exec.CommandContext(tb.Context(), "slapadd", "-q", "-f", conf, "-l", filepath.Join(dir, "entries.ldif"))
 	load.Stdout, load.Stderr = &said, &said
 	if err := load.Run(); err != nil {
 		tb.Fatalf("slapadd: %v\n%s", err, said.String())

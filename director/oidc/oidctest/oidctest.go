@@ -114,9 +114,7 @@ func New(redirects ...string) *Server {
 	}))
 	s.Issuer = s.http.URL
 	s.CA = pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: s.http.Certificate().Raw})
-	handler = exampleop.SetupServer(
-		s.Issuer, s.store, nil, false, op.WithLogger(slog.New(slog.DiscardHandler)),
-	)
+	handler = exampleop.SetupServer(s.Issuer, s.store, nil, false, op.WithLogger(slog.New(slog.DiscardHandler)))
 	return s
 }
 
