@@ -123,7 +123,7 @@ func (s *suite) stopsAtAWrongClock(t *testing.T) {
 		return all
 	}
 	before := files()
-	s.onNode(t, master, "echo 'import time; right = time.time; time.time = lambda: right() - 86400' > "+wrong)
+	s.onNode(t, master, "echo 'import time; time.time = (lambda right: lambda: right() - 86400)(time.time)' > "+wrong)
 	said := []string{master, "the clock of the node is off by 8640"}
 	s.refused(t, said, "rotate", "front-proxy-ca", "demo", "--yes", "--wait")
 	s.onNode(t, master, "rm "+wrong)
