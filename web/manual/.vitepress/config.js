@@ -20,11 +20,11 @@ function title(file) {
   return heading[1].replaceAll('`', '')
 }
 
-function sidebar({ text, dir, first, collapsed }) {
+function sidebar({ text, dir, first }) {
   const names = readdirSync(join(pages, dir)).filter((f) => f.endsWith('.md')).map((f) => f.slice(0, -3))
   const rank = (name) => (first.includes(name) ? first.indexOf(name) : first.length)
   names.sort((a, b) => rank(a) - rank(b) || a.localeCompare(b))
-  return { text, collapsed, items: names.map((n) => ({ text: title(join(pages, dir, `${n}.md`)), link: `/${dir}/${n}` })) }
+  return { text, items: names.map((n) => ({ text: title(join(pages, dir, `${n}.md`)), link: `/${dir}/${n}` })) }
 }
 
 export default {
@@ -37,7 +37,8 @@ export default {
   ignoreDeadLinks: [(url) => existsSync(join(pages, 'public', url))],
   metaChunk: true, // keeps the index of the pages out of every page
   head: [['link', { rel: 'icon', href: '/docs/favicon.svg' }]],
-  markdown: { anchor: { slugify } },
+  // Colours of code that can be read on both backgrounds.
+  markdown: { anchor: { slugify }, theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' } },
   themeConfig: {
     search: { provider: 'local' },
     outline: { level: [2, 3] },
