@@ -66,6 +66,7 @@ test('the notice of the configuration is plain text, and is dismissed once', asy
   const shown = page.getByText(notice)
   await expect(shown).toBeVisible()
   expect(await shown.innerText()).toBe(notice)
+  await picture(page, 'notice')
   await accessible(page)
   await page.getByRole('button', { name: 'Dismiss the notice' }).press('Enter')
   await expect(shown).toHaveCount(0)

@@ -149,6 +149,7 @@ test('the director fetches a bundle from a mirror, and not from itself', async (
   await accessible(page)
   await page.getByRole('button', { name: 'Import' }).click()
   await expect(page.getByRole('alert')).toContainText('the director itself listens there')
+  await picture(page, 'mirror')
 })
 
 test('findings of the ledger are put right', async ({ page, director }) => {
