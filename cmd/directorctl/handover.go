@@ -19,8 +19,9 @@ func (a *userCommands) handOverCommand() *cobra.Command {
 		Use: "hand-over FILE", Short: "Move the director to another machine: stop its work, and write its bundle",
 		Args: exact("FILE"),
 		Long: "Have the director begin no more work, wait for the steps that run, and write all that it is made of " +
-			"into\nFILE, which only the recipients can open. The director stays as it is, also after a restart, until\n" +
-			"directorctl admin take-over. This is run as root or as the director's own user, and needs no login.",
+			"into\nFILE, which only the recipients can open. The director stays as it is, also after a restart, " +
+			"until\ndirectorctl admin take-over. This is run as root or as the director's own user, and needs no " +
+			"login.",
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(recipients) == 0 {
 				return usage(cmd, "name --recipient")
@@ -36,8 +37,8 @@ func (a *userCommands) handOverCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			say(a.out, "The director works on nothing any more. Its bundle is %s.\nNext, on the other machine: director "+
-				"restore -identity KEYFILE %[1]s, and start the director there.\nTo work here again instead: "+
+			say(a.out, "The director works on nothing any more. Its bundle is %s.\nNext, on the other machine: "+
+				"director restore -identity KEYFILE %[1]s, and start the director there.\nTo work here again instead: "+
 				"directorctl admin take-over\n", args[0])
 			return nil
 		},
@@ -54,7 +55,8 @@ func (a *userCommands) takeOverCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use: "take-over", Short: "Have this director, and no other copy of it, work on its clusters", Args: exact(),
 		Long: "Have this director take its clusters from other copies of it, and work if it was handed over. Do this " +
-			"only\nwhen the other copy is stopped. This is run as root or as the director's own user, and needs no login.",
+			"only\nwhen the other copy is stopped. This is run as root or as the director's own user, and needs no " +
+			"login.",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if err := client.TakeOver(cmd.Context(), stateDir); err != nil {
 				return err

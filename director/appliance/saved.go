@@ -26,8 +26,8 @@ var savedNames = []string{
 	restoredFile,
 }
 
-// restoredFile is in saved data alone, with the time when it was saved: a director that finds it knows that its database
-// was restored, and that clusters may have claims which that database does not know.
+// restoredFile is in saved data alone, with the time when it was saved: a director that finds it knows that its
+// database was restored, and that clusters may have claims which that database does not know.
 const restoredFile = "director/" + rootdisk.RestoredFile
 
 // Saved is what is known of saved data.

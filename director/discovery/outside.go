@@ -99,7 +99,9 @@ func (r reacher) gapInto(network string, p place) (Gap, bool) {
 	g := Gap{
 		From: network, Network: p.network, CIDR: p.cidr,
 		Problem: fmt.Sprintf("Network/%s has no route to %s", network, p.cidr),
-		Hint:    fmt.Sprintf("give these hosts a route to %s, and add it to spec.routes of Network/%s", p.cidr, network),
+		Hint: fmt.Sprintf(
+			"give these hosts a route to %s, and add it to spec.routes of Network/%s", p.cidr, network,
+		),
 	}
 	if r.closed(p.network) {
 		g.Problem = fmt.Sprintf(
