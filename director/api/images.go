@@ -92,9 +92,28 @@ type pruneInput struct {
 	OlderThan int  `query:"older_than" minimum:"0" default:"86400" doc:"Keep files that were imported in the last so many seconds."`
 }
 
-type jobOutput struct {
+// jobOutput is where a job can be asked for, and how far it is.
+type jobOutput[B any] struct {
 	Location string `header:"Location"`
-	Body     wire.ImageJob
+	Body     B
+}
+
+type imageJobOutput = jobOutput[wire.ImageJob]
+
+// rendered renders jobs that are below the path; how one failed is a problem in it, and not the answer's.
+func rendered[T, B any](
+	ctx context.Context, path string, body func(j jobs.Job[T], failed *wire.Problem) B,
+) func(jobs.Job[T], error) (*jobOutput[B], error) {
+	return func(j jobs.Job[T], err error) (*jobOutput[B], error) {
+		if err != nil {
+			return nil, err
+		}
+		var failed *wire.Problem
+		if j.Err != nil {
+			failed = &problemOf(ctx, j.Err).Problem
+		}
+		return &jobOutput[B]{Location: prefixed(path + "/" + j.ID), Body: body(j, failed)}, nil
+	}
 }
 
 func (s *documentRoutes) images(api huma.API) {
@@ -121,8 +140,8 @@ func (s *documentRoutes) images(api huma.API) {
 		Description: "The new image has a checksum of its own. The old one stays.",
 		Errors:      []int{http.StatusNotFound, http.StatusConflict}, DefaultStatus: http.StatusAccepted,
 	}, director.ActApply, kindImage,
-		func(ctx context.Context, a director.Actor, in *conversionInput) (*jobOutput, error) {
-			return s.job(ctx)(s.Images.Convert(ctx, a.User, in.SHA256, in.Body.Compat))
+		func(ctx context.Context, a director.Actor, in *conversionInput) (*imageJobOutput, error) {
+			return imageJob(ctx)(s.Images.Convert(ctx, a.User, in.SHA256, in.Body.Compat))
 		})
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-image-job", Method: http.MethodGet, Path: "/image-jobs/{id}", Tags: tags,
@@ -132,8 +151,8 @@ func (s *documentRoutes) images(api huma.API) {
 			http.StatusNotFound,
 		},
 	}, director.ActRead, kindImage,
-		func(ctx context.Context, _ director.Actor, in *imageJobInput) (*jobOutput, error) {
-			return s.job(ctx)(s.Images.Job(ctx, in.ID))
+		func(ctx context.Context, _ director.Actor, in *imageJobInput) (*imageJobOutput, error) {
+			return imageJob(ctx)(s.Images.Job(ctx, in.ID))
 		})
 	operation(s.server, api, huma.Operation{
 		OperationID: "delete-image-file", Method: http.MethodDelete, Path: "/images/{sha256}", Tags: tags,
@@ -169,8 +188,8 @@ func (s *documentRoutes) listImages(ctx context.Context, _ director.Actor, _ *em
 	return &body[wire.Images]{list}, nil
 }
 
-func (s *documentRoutes) importImage(ctx context.Context, a director.Actor, in *importInput) (*jobOutput, error) {
-	return s.job(ctx)(s.Images.Import(ctx, director.ImageImport{
+func (s *documentRoutes) importImage(ctx context.Context, a director.Actor, in *importInput) (*imageJobOutput, error) {
+	return imageJob(ctx)(s.Images.Import(ctx, director.ImageImport{
 		Upload: in.Body.Upload, Kubernetes: in.Body.Kubernetes, Compat: in.Body.Compat, By: a.User,
 		Signed:   director.Signed{Text: in.Body.Checksum, Signature: in.Body.Signature},
 		Unsigned: in.Body.Unsigned,
@@ -258,17 +277,10 @@ func uploadAnswer(u director.ImageUpload, err error) (*uploadOutput, error) {
 	return &uploadOutput{Location: prefixed("/uploads/" + u.ID), Offset: u.Offset, Body: wire.UploadOf(u)}, nil
 }
 
-// job renders a job; how it failed is a problem in it, and not the answer's.
-func (s *documentRoutes) job(ctx context.Context) func(jobs.Job[director.ImageFile], error) (*jobOutput, error) {
-	return func(j jobs.Job[director.ImageFile], err error) (*jobOutput, error) {
-		if err != nil {
-			return nil, err
+func imageJob(ctx context.Context) func(jobs.Job[director.ImageFile], error) (*imageJobOutput, error) {
+	return rendered(ctx, "/image-jobs", func(j jobs.Job[director.ImageFile], failed *wire.Problem) wire.ImageJob {
+		return wire.ImageJob{
+			ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ImageFileOf(j.Result), Problem: failed,
 		}
-		out := wire.ImageJob{ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ImageFileOf(j.Result)}
-		if j.Err != nil {
-			p := problemOf(ctx, j.Err).Problem
-			out.Problem = &p
-		}
-		return &jobOutput{Location: prefixed("/image-jobs/" + j.ID), Body: out}, nil
-	}
+	})
 }

@@ -27,6 +27,9 @@ var kinds = map[director.Kind]struct {
 	director.KindInternal:        {http.StatusInternalServerError, "A defect of the director"},
 }
 
+// StatusOf returns what HTTP says of the kind.
+func StatusOf(kind director.Kind) int { return kinds[kind].status }
+
 // kindOf gives a kind to errors that are born in the HTTP layer with nothing but a status.
 func kindOf(status int) director.Kind {
 	switch status {

@@ -21,10 +21,7 @@ type Mirrors interface {
 	Cancel(ctx context.Context, by, address string) error
 }
 
-type fetchOutput struct {
-	Location string `header:"Location"`
-	Body     wire.ReleaseFetchJob
-}
+type fetchOutput = jobOutput[wire.ReleaseFetchJob]
 
 func (s *documentRoutes) mirrors(api huma.API) {
 	tags := []string{"Releases"}
@@ -65,21 +62,15 @@ func (s *documentRoutes) mirrors(api huma.API) {
 		})
 }
 
-// fetchJob renders a job; how it failed is a problem in it, and not the answer's.
 func fetchJob(ctx context.Context) func(jobs.Job[director.ImageUpload], error) (*fetchOutput, error) {
-	return func(j jobs.Job[director.ImageUpload], err error) (*fetchOutput, error) {
-		if err != nil {
-			return nil, err
-		}
-		out := wire.ReleaseFetchJob{ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total}
+	return rendered(ctx, "/release-fetches", func(
+		j jobs.Job[director.ImageUpload], failed *wire.Problem,
+	) wire.ReleaseFetchJob {
+		out := wire.ReleaseFetchJob{ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, Problem: failed}
 		if j.Result != nil {
 			u := wire.UploadOf(*j.Result)
 			out.Upload = &u
 		}
-		if j.Err != nil {
-			p := problemOf(ctx, j.Err).Problem
-			out.Problem = &p
-		}
-		return &fetchOutput{Location: prefixed("/release-fetches/" + j.ID), Body: out}, nil
-	}
+		return out
+	})
 }

@@ -35,10 +35,7 @@ const kindRelease = string(model.KindRelease)
 
 type releaseImportInput struct{ Body wire.ReleaseImport }
 
-type releaseJobOutput struct {
-	Location string `header:"Location"`
-	Body     wire.ReleaseJob
-}
+type releaseJobOutput = jobOutput[wire.ReleaseJob]
 
 type releaseJobInput struct {
 	ID string `path:"id" maxLength:"100" doc:"Id of the job."`
@@ -158,19 +155,10 @@ func (s *documentRoutes) pruneReleases(
 	return &body[wire.ReleasesPruned]{out}, nil
 }
 
-// releaseJob renders a job; how it failed is a problem in it, and not the answer's.
 func releaseJob(ctx context.Context) func(jobs.Job[director.ReleaseFile], error) (*releaseJobOutput, error) {
-	return func(j jobs.Job[director.ReleaseFile], err error) (*releaseJobOutput, error) {
-		if err != nil {
-			return nil, err
+	return rendered(ctx, "/release-jobs", func(j jobs.Job[director.ReleaseFile], failed *wire.Problem) wire.ReleaseJob {
+		return wire.ReleaseJob{
+			ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ReleaseFileOf(j.Result), Problem: failed,
 		}
-		out := wire.ReleaseJob{
-			ID: j.ID, Stage: j.Stage, Done: j.Done, Total: j.Total, File: wire.ReleaseFileOf(j.Result),
-		}
-		if j.Err != nil {
-			p := problemOf(ctx, j.Err).Problem
-			out.Problem = &p
-		}
-		return &releaseJobOutput{Location: prefixed("/release-jobs/" + j.ID), Body: out}, nil
-	}
+	})
 }

@@ -120,24 +120,42 @@ func (c *imageCalls) ConvertImage(
 
 // awaitImage repeats the same request until the work is done, also when the director restarts.
 func (c *imageCalls) awaitImage(ctx context.Context, r request, progress func(wire.ImageJob)) (wire.ImageFile, error) {
-	var file wire.ImageFile
-	err := c.await(ctx, r, func(r request) (next request, done bool, err error) {
-		var j wire.ImageJob
-		switch err := c.call(ctx, r, &j); {
-		case err != nil:
-			return r, false, err
-		case j.Problem != nil:
-			return r, true, j.Problem.AsError("client.image")
-		case j.File != nil:
-			file = *j.File
-			return r, true, nil
-		}
-		if progress != nil {
-			progress(j)
-		}
-		return request{method: http.MethodGet, path: "/image-jobs/" + j.ID}, false, nil
+	return awaitJob(ctx, c, r, progress, func(j wire.ImageJob) jobState[wire.ImageFile] {
+		return jobState[wire.ImageFile]{"/image-jobs/" + j.ID, j.File, j.Problem, "client.image"}
 	})
-	return file, err
+}
+
+// jobState is what a job says: where it is asked for, and its result or why it failed, once it has ended.
+type jobState[T any] struct {
+	path    string
+	result  *T
+	problem *wire.Problem
+	op      string // of the error
+}
+
+// awaitJob begins a job by the request, and follows it to its end as await does. progress may be nil.
+func awaitJob[J, T any](
+	ctx context.Context, c *imageCalls, r request, progress func(J), read func(J) jobState[T],
+) (result T, err error) {
+	err = c.await(ctx, r, func(r request) (next request, done bool, err error) {
+		var j J
+		if err := c.call(ctx, r, &j); err != nil {
+			return r, false, err
+		}
+		switch state := read(j); {
+		case state.problem != nil:
+			return r, true, state.problem.AsError(state.op)
+		case state.result != nil:
+			result = *state.result
+			return r, true, nil
+		default:
+			if progress != nil {
+				progress(j)
+			}
+			return request{method: http.MethodGet, path: state.path}, false, nil
+		}
+	})
+	return result, err
 }
 
 // await asks again until ask says that it is done. Of requests that only read, silence of the director is no error for

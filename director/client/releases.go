@@ -22,25 +22,10 @@ func (c *imageCalls) Releases(ctx context.Context) ([]wire.Release, error) {
 func (c *imageCalls) FetchRelease(
 	ctx context.Context, q wire.ReleaseFetch, progress func(wire.ReleaseFetchJob),
 ) (wire.Upload, error) {
-	var upload wire.Upload
 	r := request{method: http.MethodPost, path: "/release-fetches", body: q}
-	err := c.await(ctx, r, func(r request) (next request, done bool, err error) {
-		var j wire.ReleaseFetchJob
-		switch err := c.call(ctx, r, &j); {
-		case err != nil:
-			return r, false, err
-		case j.Problem != nil:
-			return r, true, j.Problem.AsError("client.release")
-		case j.Upload != nil:
-			upload = *j.Upload
-			return r, true, nil
-		}
-		if progress != nil {
-			progress(j)
-		}
-		return request{method: http.MethodGet, path: "/release-fetches/" + j.ID}, false, nil
+	return awaitJob(ctx, c, r, progress, func(j wire.ReleaseFetchJob) jobState[wire.Upload] {
+		return jobState[wire.Upload]{"/release-fetches/" + j.ID, j.Upload, j.Problem, "client.release"}
 	})
-	return upload, err
 }
 
 // CancelFetch ends the fetch from the address and throws away what has arrived. No error if there is none.
@@ -53,25 +38,10 @@ func (c *imageCalls) CancelFetch(ctx context.Context, address string) error {
 func (c *imageCalls) ImportRelease(
 	ctx context.Context, q wire.ReleaseImport, progress func(wire.ReleaseJob),
 ) (wire.ReleaseFile, error) {
-	var file wire.ReleaseFile
 	r := request{method: http.MethodPost, path: "/releases", body: q}
-	err := c.await(ctx, r, func(r request) (next request, done bool, err error) {
-		var j wire.ReleaseJob
-		switch err := c.call(ctx, r, &j); {
-		case err != nil:
-			return r, false, err
-		case j.Problem != nil:
-			return r, true, j.Problem.AsError("client.release")
-		case j.File != nil:
-			file = *j.File
-			return r, true, nil
-		}
-		if progress != nil {
-			progress(j)
-		}
-		return request{method: http.MethodGet, path: "/release-jobs/" + j.ID}, false, nil
+	return awaitJob(ctx, c, r, progress, func(j wire.ReleaseJob) jobState[wire.ReleaseFile] {
+		return jobState[wire.ReleaseFile]{"/release-jobs/" + j.ID, j.File, j.Problem, "client.release"}
 	})
-	return file, err
 }
 
 // VerifyRelease lets the director read everything in the bundle of a document, or in an imported one by its digest.
