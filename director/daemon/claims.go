@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"net/http"
@@ -228,15 +227,4 @@ func (d *Daemon) mayWork(ctx context.Context, cluster string) error {
 		)
 	}
 	return d.claims.Check(ctx, cluster)
-}
-
-// rootOf returns who asks through the socket for root, or forbidden.
-func rootOf(r *http.Request) (who string, err error) {
-	p, ok := r.Context().Value(peerKey{}).(peer)
-	if !ok || !p.trusted() {
-		return "", director.Errorf(
-			director.KindForbidden, "daemon.root", "only root and the director's own user may do this",
-		)
-	}
-	return fmt.Sprintf("uid %d on the director's machine", p.uid), nil
 }

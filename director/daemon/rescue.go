@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/identity"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -31,6 +32,25 @@ type peer struct {
 }
 
 func (p peer) trusted() bool { return p.err == nil && (p.uid == 0 || p.uid == os.Geteuid()) }
+
+// peerIn is the process that a request is of. One that is not known is not trusted.
+func peerIn(r *http.Request) peer {
+	if p, ok := r.Context().Value(peerKey{}).(peer); ok {
+		return p
+	}
+	return peer{uid: -1, err: errors.New("it is not known")}
+}
+
+// rootOf returns who asks through the socket for root, or forbidden.
+func rootOf(r *http.Request) (who string, err error) {
+	p := peerIn(r)
+	if !p.trusted() {
+		return "", director.Errorf(
+			director.KindForbidden, "daemon.root", "only root and the director's own user may do this",
+		)
+	}
+	return fmt.Sprintf("uid %d on the director's machine", p.uid), nil
+}
 
 func peerOf(c net.Conn) peer {
 	unix, ok := c.(*net.UnixConn)
@@ -112,14 +132,12 @@ func forRoot(do func(http.ResponseWriter, *http.Request) error) http.HandlerFunc
 
 // refuse answers with the error.
 func refuse(w http.ResponseWriter, err error) {
-	status := http.StatusInternalServerError
-	if director.KindOf(err) == director.KindForbidden {
-		status = http.StatusForbidden
-	}
+	kind := director.KindOf(err)
+	status := api.StatusOf(kind)
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(status)
 	_ = json.NewEncoder(w).Encode(wire.Problem{
-		Status: status, Kind: string(director.KindOf(err)), Detail: err.Error(), Hint: director.HintOf(err),
+		Status: status, Kind: string(kind), Detail: err.Error(), Hint: director.HintOf(err),
 	})
 }
 
@@ -139,44 +157,30 @@ func (d *Daemon) drain(w http.ResponseWriter, r *http.Request) error {
 // rescue answers with a new one-time password for the user.
 func (d *Daemon) rescue(users *identity.Service) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		p, ok := r.Context().Value(peerKey{}).(peer)
-		if !ok {
-			p = peer{uid: -1, err: errors.New("it is not known")}
+		deny := func(err error) {
+			d.log.WarnContext(r.Context(), "BREAK GLASS refused", "uid", peerIn(r).uid, "err", err)
+			refuse(w, err)
 		}
-		w.Header().Set("Content-Type", "application/json")
-		deny := func(status int, err error) {
-			d.log.WarnContext(r.Context(), "BREAK GLASS refused", "uid", p.uid, "err", err)
-			w.WriteHeader(status)
-			_ = json.NewEncoder(w).Encode(wire.Problem{
-				Status: status, Kind: string(director.KindOf(err)), Detail: err.Error(), Hint: director.HintOf(err),
-			})
-		}
-		if !p.trusted() {
-			deny(http.StatusForbidden, director.Errorf(
-				director.KindForbidden, "daemon.rescue", "only root and the director's own user may do this",
-			))
+		actor, err := rootOf(r)
+		if err != nil {
+			deny(err)
 			return
 		}
 		var in wire.Rescue
 		dec := json.NewDecoder(http.MaxBytesReader(w, r.Body, 4096))
 		dec.DisallowUnknownFields()
 		if err := dec.Decode(&in); err != nil || in.User == "" || strings.ContainsAny(in.User, "\r\n") {
-			deny(http.StatusUnprocessableEntity, director.Errorf(
-				director.KindInvalid, "daemon.rescue", "the body is not that of a rescue",
-			))
+			deny(director.Errorf(director.KindInvalid, "daemon.rescue", "the body is not that of a rescue"))
 			return
 		}
-		u, once, err := users.Rescue(r.Context(), fmt.Sprintf("uid %d on the director's machine", p.uid), in.User)
+		u, once, err := users.Rescue(r.Context(), actor, in.User)
 		if err != nil {
-			status := http.StatusInternalServerError
-			if director.KindOf(err) == director.KindNotFound {
-				status = http.StatusNotFound
-			}
-			deny(status, err)
+			deny(err)
 			return
 		}
 		d.log.WarnContext(r.Context(), "BREAK GLASS: a user was enabled and has a new one-time password",
-			"user", u.Name, "role", string(u.Role), "uid", p.uid)
+			"user", u.Name, "role", string(u.Role), "uid", peerIn(r).uid)
+		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(wire.OneTimePassword{
 			User: wire.UserOf(u), Password: once.Password.Reveal(), ExpiresAt: wire.Optional(once.Expires),
 		})
