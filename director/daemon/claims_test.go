@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -155,5 +156,34 @@ func TestWrongHandOvers(t *testing.T) {
 	}
 	if w := ask(stranger); w.Code != http.StatusForbidden || d.held.Load() {
 		t.Errorf("a stranger gets %d, held: %t", w.Code, d.held.Load())
+	}
+}
+
+// The appliance restores the data of a former root, whose database does not know the starts since. The director takes
+// its clusters over once for each time.
+func TestRestoredDataTakesOver(t *testing.T) {
+	t.Parallel()
+	c := testConfig(t)
+	for i, step := range []struct {
+		saved string
+		want  int64
+	}{{"", 0}, {"2026-11-28T01:00:00Z", 1}, {"2026-11-28T01:00:00Z", 1}, {"2026-11-28T02:00:00Z", 2}} {
+		if step.saved != "" {
+			mark := filepath.Join(c.StateDir, rootdisk.RestoredFile)
+			if err := os.WriteFile(mark, []byte(step.saved+"\n"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
+		d, err := start(t, c, io.Discard)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, times, err := d.services.db.Claimed(t.Context())
+		if err != nil || times != step.want {
+			t.Errorf("start %d, with data of %q: taken over %d times, want %d (%v)", i, step.saved, times, step.want, err)
+		}
+		if err := d.Stop(t.Context()); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
