@@ -162,7 +162,11 @@ func unreachable(err error) error {
 	if e, ok := errors.AsType[*url.Error](err); ok {
 		err = e.Err
 	}
-	if errors.Is(err, confine.ErrAddress) || errors.Is(err, confine.ErrOwn) {
+	if errors.Is(err, confine.ErrOwn) {
+		return director.Errorf(director.KindInvalid, opFetch, "the director may not connect to the mirror: %w", err).
+			WithHint("give the address of a mirror that is not the director")
+	}
+	if errors.Is(err, confine.ErrAddress) {
 		return director.Errorf(director.KindInvalid, opFetch, "the director may not connect to the mirror: %w", err).
 			WithHint("name its range in mirrorNetworks of the director's configuration")
 	}
@@ -179,7 +183,7 @@ func unreachable(err error) error {
 // refused returns an error unless the answer brings the file or a part of it.
 func refused(res *http.Response) error {
 	status := res.StatusCode
-	if code := res.Header.Get("Content-Encoding"); code != "" && code != "identity" {
+	if packed := res.Header.Get("Content-Encoding"); packed != "" && packed != "identity" {
 		return director.Errorf(director.KindInvalid, opFetch, "the mirror sends the file compressed").
 			WithHint("let the mirror send it as it is")
 	}
