@@ -26,13 +26,16 @@ func bootFacts() step.Facts {
 			Owner: "d1", Datacenter: "dc1", Domain: "consul.example.org", CA: "-----BEGIN CERTIFICATE-----\nMIIB\n",
 			Join: []string{"10.0.0.11:8301", "consul.example.org:8301"}, AutoEncrypt: true,
 		},
-		Document: model.Cluster{API: model.APIEndpoint{VIP: netip.MustParseAddr("10.0.0.9")}, Workers: []model.WorkerPool{{Name: "worker", VMModel: model.VMModel{
-			Services: []model.VMService{
-				{Name: "web", Port: 8080, Tags: []string{"blue", "v1"}, Check: check("/healthz?full=1&deep=<1>", "")},
-				{Name: "shop", Port: 8443, Check: check("", "/ready")},
-				{Name: "db", Port: 5432, Check: check("", "")},
-			},
-		}}}},
+		Document: model.Cluster{
+			API: model.APIEndpoint{VIP: netip.MustParseAddr("10.0.0.9")},
+			Workers: []model.WorkerPool{{Name: "worker", VMModel: model.VMModel{
+				Services: []model.VMService{
+					{Name: "web", Port: 8080, Tags: []string{"blue", "v1"}, Check: check("/healthz?full=1&deep=<1>", "")},
+					{Name: "shop", Port: 8443, Check: check("", "/ready")},
+					{Name: "db", Port: 5432, Check: check("", "")},
+				},
+			}}},
+		},
 	}
 }
 

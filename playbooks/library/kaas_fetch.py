@@ -10,7 +10,7 @@ description:
   - A file whose SHA-256 is the wanted one is left alone, so nothing is fetched twice.
   - Otherwise it is fetched to a name beside its place, compared, and then takes the place in one step. A program that
     runs keeps its old file, and a run that is cut off leaves either the old file or the new one. What was fetched so
-    far is kept and gone on with.
+    far is kept, and the next run fetches the rest.
 options:
   url:
     description: Where the files are, each below by its name.

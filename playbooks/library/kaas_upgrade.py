@@ -8,7 +8,7 @@ module: kaas_upgrade
 short_description: Upgrades what kubeadm looks after, and continues with what was begun
 description:
   - Looks at what really runs (the cluster's configuration, the images in the static pods' manifests, the kubelets'
-    versions, the addons) and not at markers, so a half-done upgrade is simply gone on with and a finished one is left
+    versions, the addons) and not at markers, so it continues a half-done upgrade and leaves a finished one
     alone.
   - C(master) runs C(kubeadm upgrade apply) until the first master of the cluster is through, on all further ones
     C(kubeadm upgrade node). kubeadm upgrades CoreDNS and kube-proxy with the last of them.

@@ -11,7 +11,10 @@ const groups = [
   { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'appliance', 'monitor', 'backup', 'high-availability', 'security', 'cis'] },
   { text: 'Reference', dir: 'reference', first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'] },
   { text: 'Roles', dir: 'reference/roles', first: [] },
-  { text: 'Develop', dir: 'develop', first: ['architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'] },
+  {
+    text: 'Develop', dir: 'develop',
+    first: ['architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'],
+  },
 ]
 
 function title(file) {

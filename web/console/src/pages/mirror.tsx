@@ -13,7 +13,8 @@ export const emptyMirror: Mirror = { url: '', ca: '', user: '', password: '' }
 // isMirror reports whether there is an address that the director can be asked to fetch from.
 export const isMirror = (m: Mirror) => /^https:\/\/[^/]+\/./.test(m.url.trim())
 
-// fetchedFrom has the director fetch the archive, and returns its upload. When the page is left, the director continues.
+// fetchedFrom has the director fetch the archive, and returns its upload. When the page is left, the director goes on
+// without it.
 // Stop ends the fetch and throws away what has arrived.
 export async function fetchedFrom(m: Mirror, show: (s: Stage) => void, signal: AbortSignal): Promise<string> {
   const url = m.url.trim()
