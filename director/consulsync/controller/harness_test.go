@@ -263,17 +263,22 @@ func (c *consul) expect(t *testing.T, cluster string, want ...string) {
 	})
 }
 
-// instance registers a service as another machine's agent would.
+// instance registers a service as another machine's agent would: it tries again, as its server may have passed the
+// write on to a leader that hangs.
 func (c *consul) instance(t *testing.T, name, address string, port int, status string) {
 	t.Helper()
-	_, err := c.api.Catalog().Register(&api.CatalogRegistration{
-		Node: "host-" + address, Address: address,
-		Service: &api.AgentService{ID: name, Service: name, Port: port},
-		Check:   &api.AgentCheck{Node: "host-" + address, CheckID: "c" + name, Name: "up", Status: status, ServiceID: name},
-	}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, func() error {
+		ctx, cancel := context.WithTimeout(t.Context(), 5*time.Second)
+		defer cancel()
+		_, err := c.api.Catalog().Register(&api.CatalogRegistration{
+			Node: "host-" + address, Address: address,
+			Service: &api.AgentService{ID: name, Service: name, Port: port},
+			Check: &api.AgentCheck{
+				Node: "host-" + address, CheckID: "c" + name, Name: "up", Status: status, ServiceID: name,
+			},
+		}, new(api.WriteOptions).WithContext(ctx))
+		return err
+	})
 }
 
 // cluster is a real API server, without any controller.
