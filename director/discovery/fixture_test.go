@@ -180,7 +180,7 @@ func setup(t testing.TB, server *consultest.Server, id string) *fixture {
 	}
 	f.Service = New(Config{
 		Store: f.world, Accounts: f.account, Tokens: f.sealed, Director: id, URL: "https://director.example.org",
-		Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32")},
+		Networks: confine.Networks{netip.MustParsePrefix("127.0.0.1/32"), consultest.Apart},
 		Connect:  f.servers.connect, Log: log,
 		Now: func() time.Time { f.clock = f.clock.Add(time.Millisecond); return f.clock },
 	})
@@ -249,20 +249,28 @@ func (f *fixture) well(t testing.TB) director.ConsulState {
 // entries returns node/id=status of all entries of a director, as a token that may do everything sees them.
 func (f *fixture) entries(t testing.TB, id string) []string {
 	t.Helper()
-	c := f.consul.Client(t, f.consul.Management)
-	nodes, _, err := c.Catalog().Nodes(&api.QueryOptions{NodeMeta: map[string]string{MetaOwner: id}})
+	out, err := entriesOf(f.consul.Client(t, f.consul.Management), id, false)
 	if err != nil {
 		t.Fatal(err)
 	}
+	return out
+}
+
+// entriesOf is entries at one server, which asks the one that leads unless it may be stale.
+func entriesOf(c *api.Client, id string, stale bool) ([]string, error) {
+	q := api.QueryOptions{AllowStale: stale}
+	ours := q
+	ours.NodeMeta = map[string]string{MetaOwner: id}
+	nodes, _, err := c.Catalog().Nodes(&ours)
+	if err != nil {
+		return nil, err
+	}
 	out := []string{}
 	for _, n := range nodes {
-		list, _, err := c.Catalog().NodeServiceList(n.Node, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		checks, _, err := c.Health().Node(n.Node, nil)
-		if err != nil {
-			t.Fatal(err)
+		list, _, err1 := c.Catalog().NodeServiceList(n.Node, &q)
+		checks, _, err2 := c.Health().Node(n.Node, &q)
+		if err := errors.Join(err1, err2); err != nil {
+			return nil, err
 		}
 		status := map[string]string{}
 		for _, h := range checks {
@@ -273,5 +281,5 @@ func (f *fixture) entries(t testing.TB, id string) []string {
 		}
 	}
 	slices.Sort(out)
-	return out
+	return out, nil
 }

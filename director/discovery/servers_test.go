@@ -6,14 +6,15 @@ import (
 	"testing"
 	"time"
 
+	"github.com/hashicorp/consul/api"
+
 	"github.com/director-kaas/kaas/director/discovery/consultest"
 	"github.com/director-kaas/kaas/director/model"
 )
 
 // three is a director whose document names three servers, with one of them for the leader and two that follow it.
-func three(t *testing.T) (f *fixture, leader *consultest.Server, followers []*consultest.Server) {
+func three(t *testing.T, servers []*consultest.Server) (f *fixture, leader *consultest.Server, follow []*consultest.Server) {
 	t.Helper()
-	servers := consultest.StartThree(t)
 	f = setup(t, servers[0], "director-three")
 	var addresses []string
 	raft, err := servers[0].Client(t, servers[0].Management).Operator().RaftGetConfiguration(nil)
@@ -29,23 +30,23 @@ func three(t *testing.T) (f *fixture, leader *consultest.Server, followers []*co
 		if leads[s.Node()] {
 			leader = s
 		} else {
-			followers = append(followers, s)
+			follow = append(follow, s)
 		}
 	}
-	if len(followers) != 2 {
-		t.Fatalf("%d of 3 servers follow", len(followers))
+	if len(follow) != 2 {
+		t.Fatalf("%d of 3 servers follow", len(follow))
 	}
 	f.put(model.Consul{
 		Addresses: addresses, Datacenter: consultest.Datacenter, Domain: consultest.Domain,
 		TLS: model.ConsulTLS{CA: servers[0].CA, ServerName: consultest.Name}, Credentials: "token",
 	})
-	return f, leader, followers
+	return f, leader, follow
 }
 
 // The director registers with the servers that are left. Without a majority it says so, and catches up afterwards.
 func TestThreeServers(t *testing.T) {
 	t.Parallel()
-	f, leader, followers := three(t)
+	f, leader, followers := three(t, consultest.StartThree(t))
 	f.cluster("t1", "shop", "dc1", 3)
 	f.well(t)
 	before := f.entries(t, f.Director)
@@ -89,13 +90,77 @@ func TestThreeServers(t *testing.T) {
 	}
 }
 
+// The network of the leader is gone: its packets are lost, and nothing refuses them. The others elect another one, the
+// director goes on there, and the former one agrees with them as soon as it has a network again. Then both others lose
+// theirs.
+func TestServersAreCutOff(t *testing.T) {
+	t.Parallel()
+	if !consultest.InNetwork(t) {
+		return
+	}
+	f, leader, followers := three(t, consultest.StartApart(t))
+	f.consul = followers[1]
+	f.reorder(leader)
+	f.cluster("t1", "shop", "dc1", 3)
+	f.well(t)
+
+	mend := leader.CutOff(t)
+	f.cluster("t2", "bank", "dc1", 1)
+	began := time.Now()
+	until(t, "a comparison that is well without the leader", func() bool { return f.pass(t).Problem == "" })
+	t.Logf("registered %s after the leader was cut off", time.Since(began).Round(time.Millisecond))
+	want := f.entries(t, f.Director)
+	if len(want) != 7 {
+		t.Errorf("there are %v", want)
+	}
+	mend()
+	// The others may have taken its vote away meanwhile: it is dead to them.
+	until(t, "three votes", func() bool { return votes(followers[1].Client(t, f.consul.Management)) == 3 })
+	until(t, "a former leader that agrees", func() bool { return says(t, leader, f.Director, want) })
+
+	mend, other := followers[0].CutOff(t), followers[1].CutOff(t)
+	f.cluster("t3", "post", "dc1", 1)
+	until(t, "a comparison that tells of the lost majority", func() bool { return f.pass(t).Problem != "" })
+	mend()
+	other()
+	until(t, "a comparison that is well with all servers", func() bool { return f.pass(t).Problem == "" })
+	until(t, "nine entries at a server that was cut off", func() bool {
+		want, _ = entriesOf(followers[1].Client(t, followers[1].Management), f.Director, true)
+		return len(want) == 9
+	})
+	for _, s := range []*consultest.Server{leader, followers[0]} {
+		until(t, "a server that agrees with it", func() bool { return says(t, s, f.Director, want) })
+	}
+}
+
+// votes is how many servers have a vote, 0 while none leads.
+func votes(c *api.Client) (n int) {
+	raft, err := c.Operator().RaftGetConfiguration(nil)
+	if err != nil {
+		return 0
+	}
+	for _, s := range raft.Servers {
+		if s.Voter {
+			n++
+		}
+	}
+	return n
+}
+
+// says reports whether a server has these entries of the director itself, whatever the one that leads has.
+func says(t *testing.T, s *consultest.Server, id string, want []string) bool {
+	t.Helper()
+	got, err := entriesOf(s.Client(t, s.Management), id, true)
+	return err == nil && slices.Equal(got, want)
+}
+
 // A server that hangs, with the connections that it has, holds nothing up for long: the director goes on with another.
 func TestServerThatHangs(t *testing.T) {
 	t.Parallel()
 	for name, leads := range map[string]bool{"one that leads": true, "one that follows": false} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f, hangs, followers := three(t)
+			f, hangs, followers := three(t, consultest.StartThree(t))
 			f.consul = followers[1]
 			if !leads {
 				hangs = followers[0]

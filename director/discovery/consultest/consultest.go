@@ -21,6 +21,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -53,12 +54,19 @@ type Server struct {
 	DNS        string // where it answers names
 	Binary     string // path of the program
 
-	node    string // its name, and that of its directory below dir
+	place
+	node string // its name, and that of its directory below dir
+	dir  string // what all servers of the datacenter share
+	cmd  *exec.Cmd
+	said *bytes.Buffer
+}
+
+// place is where a server runs.
+type place struct {
 	address string
-	ports   []int  // of HTTPS, servers, gossip, DNS
-	dir     string // what all servers of the datacenter share
-	cmd     *exec.Cmd
-	said    *bytes.Buffer
+	ports   []int    // of HTTPS, servers, gossip, DNS
+	enter   []string // the command that runs a program there; empty for the namespaces of the test
+	port    string   // of the switch, for a server with a network of its own
 }
 
 // Start starts a server with nothing in it on loopback, and ends it with the test. Without the binary the test is
@@ -71,16 +79,25 @@ func Start(t testing.TB) *Server {
 // StartAt is Start at another address of the machine.
 func StartAt(t testing.TB, address string) *Server {
 	t.Helper()
-	return start(t, address, 1)[0]
+	return start(t, together(t, address, 1))[0]
 }
 
 // StartThree is Start for three servers that elect a leader.
 func StartThree(t testing.TB) []*Server {
 	t.Helper()
-	return start(t, "127.0.0.1", 3)
+	return start(t, together(t, "127.0.0.1", 3))
 }
 
-func start(t testing.TB, address string, count int) []*Server {
+func together(t testing.TB, address string, count int) []place {
+	t.Helper()
+	places, ports := make([]place, count), FreePorts(t, 4*count)
+	for i := range places {
+		places[i] = place{address: address, ports: ports[4*i : 4*i+4]}
+	}
+	return places
+}
+
+func start(t testing.TB, places []place) []*Server {
 	t.Helper()
 	_, here, _, _ := runtime.Caller(0)
 	build := filepath.Join(filepath.Dir(here), "../../../test/consul/build.sh")
@@ -97,14 +114,13 @@ func start(t testing.TB, address string, count int) []*Server {
 	}
 	first := Server{
 		Binary: strings.TrimSpace(string(out)), dir: t.TempDir(), Management: uuid.NewString(),
-		Gossip: base64.StdEncoding.EncodeToString(key), address: address,
+		Gossip: base64.StdEncoding.EncodeToString(key),
 	}
 	first.certificates(t)
-	servers := make([]*Server, count)
-	ports := FreePorts(t, 4*count)
-	for i := range servers {
+	servers := make([]*Server, len(places))
+	for i, place := range places {
 		s := first
-		s.node, s.ports = "server"+strconv.Itoa(i+1), ports[4*i:4*i+4]
+		s.node, s.place = "server"+strconv.Itoa(i+1), place
 		s.URL, s.Join, s.DNS = "https://"+s.at(s.ports[0]), s.at(s.ports[2]), s.at(s.ports[3])
 		servers[i] = &s
 	}
@@ -140,9 +156,8 @@ func (s *Server) Run(t testing.TB) {
 func (s *Server) Begin(t testing.TB) {
 	t.Helper()
 	s.said = &bytes.Buffer{}
-	s.cmd = exec.CommandContext(
-		context.WithoutCancel(t.Context()), s.Binary, "agent", "-config-file", filepath.Join(s.dir, s.node+".json"),
-	)
+	args := append(slices.Clone(s.enter), s.Binary, "agent", "-config-file", filepath.Join(s.dir, s.node+".json"))
+	s.cmd = exec.CommandContext(context.WithoutCancel(t.Context()), args[0], args[1:]...)
 	s.cmd.Env, s.cmd.Stdout, s.cmd.Stderr = []string{"HOME=" + s.dir}, s.said, s.said
 	if err := s.cmd.Start(); err != nil {
 		t.Fatal(err)
