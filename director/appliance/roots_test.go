@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -200,6 +201,7 @@ func TestRollbackPutsDataBack(t *testing.T) {
 		}
 	}
 	files(t, p, map[string]string{"director/director.db": "before"})
+	owned(t, p.data("director"))
 	if err := p.roots().save(old, now); err != nil {
 		t.Fatal(err)
 	}
@@ -222,6 +224,7 @@ func TestRollbackPutsDataBack(t *testing.T) {
 	database("before, and used")
 	saved := func() string { return content(t, p, restoredFile)[restoredFile] }
 	first := saved()
+	ownedBySame(t, p.data("director"), p.data(restoredFile))
 	if err := p.roots().settle(Boot{Slot: rootdisk.B}, now); err != nil {
 		t.Fatal(err)
 	}
@@ -229,6 +232,36 @@ func TestRollbackPutsDataBack(t *testing.T) {
 	// It has to differ, so that the director takes its clusters over after each.
 	if first == "" || saved() == first {
 		t.Errorf("the marks of restored data are %q and %q", first, saved())
+	}
+}
+
+// owned gives files to another user, as far as the test may: the director is not root.
+func owned(t *testing.T, paths ...string) {
+	t.Helper()
+	if os.Geteuid() != 0 {
+		return
+	}
+	for _, path := range paths {
+		if err := os.Lchown(path, 901, 901); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// ownedBySame fails unless all files have the owner of the first.
+func ownedBySame(t *testing.T, first string, others ...string) {
+	t.Helper()
+	owner := func(path string) uint32 {
+		info, err := os.Lstat(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return info.Sys().(*syscall.Stat_t).Uid
+	}
+	for _, path := range others {
+		if got, want := owner(path), owner(first); got != want {
+			t.Errorf("%s has the owner %d, want %d", path, got, want)
+		}
 	}
 }
 

@@ -75,7 +75,7 @@ func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
 			return fail(err)
 		}
 	}
-	if err := markSaved(dir, now); err != nil {
+	if err := p.markSaved(dir, now); err != nil {
 		return fail(err)
 	}
 	text, err := json.Marshal(Saved{Root: r.Root, At: now.UTC()})
@@ -85,12 +85,15 @@ func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
 	return writeFile(filepath.Join(dir, savedFile), append(text, '\n'), 0o600)
 }
 
-// markSaved writes restoredFile into saved data, with the owner of the director's other files.
-func markSaved(dir string, now time.Time) error {
-	path := filepath.Join(dir, restoredFile)
-	info, err := os.Stat(filepath.Dir(path))
+// markSaved writes restoredFile into saved data, with the owner of the director's directory: the director reads it.
+func (p rootDisks) markSaved(dir string, now time.Time) error {
+	info, err := os.Stat(p.data(filepath.Dir(restoredFile)))
 	if err != nil {
 		return ignoreMissing(err) // no director has started yet
+	}
+	path := filepath.Join(dir, restoredFile)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
 	}
 	return whole.Fill(path, 0o600, func(out *os.File) error {
 		_, err := out.WriteString(now.UTC().Format(time.RFC3339Nano) + "\n")
