@@ -14,8 +14,8 @@ const rootAuthorities = "kube-root-ca.crt"
 
 // OldTrust returns the pods, as namespace/name in order, that have the authorities of the API servers in a volume, and
 // a container that has run since before t; for pods of kube-system, since before own. A client that reads them only at
-// its start does not know those that came later.
-func (c *Client) OldTrust(ctx context.Context, t, own time.Time) ([]string, error) {
+// its start does not know those that came later. Pods on nodes that are away are left out.
+func (c *Client) OldTrust(ctx context.Context, t, own time.Time, away []string) ([]string, error) {
 	var old []string
 	opts := metav1.ListOptions{Limit: podsPerPage, FieldSelector: "status.phase=" + string(corev1.PodRunning)}
 	for {
@@ -28,7 +28,7 @@ func (c *Client) OldTrust(ctx context.Context, t, own time.Time) ([]string, erro
 			if p.Namespace == metav1.NamespaceSystem {
 				since = own
 			}
-			if readsAuthorities(p) && runsSinceBefore(p, since) {
+			if readsAuthorities(p) && runsSinceBefore(p, since) && !slices.Contains(away, p.Spec.NodeName) {
 				old = append(old, p.Namespace+"/"+p.Name)
 			}
 		}

@@ -25,9 +25,10 @@ func testOldTrust(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	projected := corev1.VolumeSource{Projected: &corev1.ProjectedVolumeSource{Sources: []corev1.VolumeProjection{
 		{ConfigMap: &corev1.ConfigMapProjection{LocalObjectReference: roots.LocalObjectReference}},
 	}}}
+	node := "drill-1"
 	pod := func(ns, name string, started time.Time, volume *corev1.VolumeSource) {
 		t.Helper()
-		runPod(t, api, ns, "drill-1", name, func(p *corev1.Pod) {
+		runPod(t, api, ns, node, name, func(p *corev1.Pod) {
 			if volume != nil {
 				p.Spec.Volumes = []corev1.Volume{{Name: "roots", VolumeSource: *volume}}
 			}
@@ -49,8 +50,10 @@ func testOldTrust(t *testing.T, admin *kube.Client, api kubernetes.Interface) {
 	}
 	system("restarted-by-the-plan", trusted.Add(-30*time.Second))
 	system("left", before)
+	node = "drill-2"
+	pod(ns, "on-a-node-that-is-away", before, &projected)
 
-	got, err := admin.OldTrust(t.Context(), trusted, trusted.Add(-45*time.Second))
+	got, err := admin.OldTrust(t.Context(), trusted, trusted.Add(-45*time.Second), []string{node})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -172,10 +172,20 @@ func (a authorityRotation) agreed(do step.AuthorityVerb, title, key, since strin
 		ID: step.AuthorityAgree + "/" + string(do), Kind: step.AuthorityAgree, Title: title, Needs: needs,
 		Params: encode(step.AgreeParams{
 			UID: a.w.Cluster.UID, Cluster: a.Cluster, Endpoint: a.w.endpoint(a.masters), Authority: a.which,
-			Name: key, Do: do, Since: since,
+			Name: key, Do: do, Since: since, Away: a.away(),
 		}),
 		Attempts: 5, Timeout: 2 * time.Minute, Estimate: time.Second,
 	})}
+}
+
+// away returns the workers that the rotation leaves out.
+func (a authorityRotation) away() (names []string) {
+	for _, m := range a.w.members() {
+		if m.Role == director.RoleWorker && !a.w.up(m.Name) {
+			names = append(names, m.Name)
+		}
+	}
+	return names
 }
 
 // stage brings the nodes to the authorities that the director has then: the masters one after another, then the workers

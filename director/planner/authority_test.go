@@ -1,6 +1,7 @@
 package planner
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -114,6 +115,20 @@ func TestAuthorityWithoutAWorker(t *testing.T) {
 	}
 	if strings.Contains(strings.Join(ids(t, c, err), " "), "demo-worker-2") {
 		t.Error("the plan works on the worker that is away")
+	}
+	questions := 0
+	for _, s := range c.Steps {
+		if s.Kind != step.AuthorityAgree {
+			continue
+		}
+		questions++
+		var p step.AgreeParams
+		if err := json.Unmarshal(s.Params, &p); err != nil || !slices.Equal(p.Away, []string{"demo-worker-2"}) {
+			t.Errorf("%s leaves out the pods of %v: %v", s.ID, p.Away, err)
+		}
+	}
+	if questions != 2 {
+		t.Errorf("it asks a person %d times", questions)
 	}
 }
 

@@ -319,7 +319,7 @@ func (Cluster) KubeletClientEnd(_ context.Context, node string) (time.Time, erro
 }
 
 // OldTrust says that no pod has old authorities.
-func (Cluster) OldTrust(ctx context.Context, _, _ time.Time) ([]string, error) {
+func (Cluster) OldTrust(ctx context.Context, _, _ time.Time, _ []string) ([]string, error) {
 	return nil, ctx.Err()
 }
 

@@ -341,6 +341,8 @@ type AgreeParams struct {
 	Name      string        `json:"name"`  // of the new one
 	Do        AuthorityVerb `json:"do"`    // what a person agrees to: use or drop
 	Since     string        `json:"since"` // id of the step since which pods that start trust the new one
+	// Away are workers that the plan leaves out: they have to join again, and nobody can restart pods there.
+	Away []string `json:"away,omitempty"`
 }
 
 // PullParams are the parameters of pull.renew and pull.settle.

@@ -37,7 +37,7 @@ func (e keySteps) authorityAgree(ctx context.Context, r plan.Run, p step.AgreePa
 	}
 	var old []string
 	look := func(ctx context.Context, api API) (_ string, err error) {
-		old, err = api.OldTrust(ctx, a.published, a.begun)
+		old, err = api.OldTrust(ctx, a.published, a.begun, p.Away)
 		return "", err
 	}
 	if err := kubeSteps(e).await(ctx, r, p.UID, p.Cluster, p.Endpoint, look); err != nil {

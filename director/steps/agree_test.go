@@ -34,8 +34,8 @@ type withPods struct {
 	pods []string
 }
 
-func (w withPods) OldTrust(_ context.Context, t, own time.Time) ([]string, error) {
-	if !w.old.Before(t) || own.IsZero() || own.After(t) {
+func (w withPods) OldTrust(_ context.Context, t, own time.Time, away []string) ([]string, error) {
+	if len(away) != 1 || !w.old.Before(t) || own.IsZero() || own.After(t) {
 		return nil, nil
 	}
 	return w.pods, nil
@@ -97,7 +97,7 @@ func TestAgreementToAnotherAuthority(t *testing.T) {
 			r.Plan, r.Step = &plan.Plan{ID: "p1"}, plan.Step{ID: asks}
 			err := env.keys().authorityAgree(t.Context(), r, step.AgreeParams{
 				UID: "u", Cluster: "demo", Endpoint: "127.0.0.1:6443", Authority: "cluster", Name: "key2", Do: tt.do,
-				Since: published,
+				Since: published, Away: []string{"demo-worker-1"},
 			})
 			if tt.want == "" {
 				if err != nil {

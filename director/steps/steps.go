@@ -128,8 +128,8 @@ type API interface {
 	KubeletClientEnd(ctx context.Context, node string) (time.Time, error)
 	Workloads(ctx context.Context, namespace string) ([]kube.Workload, error)
 	// OldTrust returns the pods that have the cluster's authorities in a volume, and have run since before t; those of
-	// kube-system, since before own.
-	OldTrust(ctx context.Context, t, own time.Time) ([]string, error)
+	// kube-system, since before own. It leaves out those on nodes that are away.
+	OldTrust(ctx context.Context, t, own time.Time, away []string) ([]string, error)
 	// BindAdministrators makes the group, and no other one of kubeconfigs, administrators of the cluster.
 	BindAdministrators(ctx context.Context, group string) error
 	Close()
