@@ -341,7 +341,7 @@ type AgreeParams struct {
 	Name      string        `json:"name"`  // of the new one
 	Do        AuthorityVerb `json:"do"`    // what a person agrees to: use or drop
 	Since     string        `json:"since"` // id of the step since which pods that start trust the new one
-	// Away are workers that the plan leaves out: they have to join again, and nobody can restart pods there.
+	// Away are workers that the plan leaves out: they have to join again, and pods there cannot be restarted.
 	Away []string `json:"away,omitempty"`
 }
 
