@@ -14,10 +14,11 @@ KUBERNETES ?= 1.37
 
 .PHONY: help
 help: ## List the targets
-	@grep -hE '^[a-z][a-z0-9/_-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
+	@grep -hE '^[a-z][a-z0-9/_-]*:.*## ' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | sort | \
+		awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: bin/director bin/directorctl bin/pretend-ansible ## Build the director with its console and manual, its command line and what it simulates with
+build: bin/director bin/directorctl bin/pretend-ansible ## Build the director, its command line and what it simulates with
 
 .PHONY: manual
 manual: ## Build the manual that the director serves at /docs, or take it from the cache
@@ -46,7 +47,7 @@ demo/clean: ## Take away all that make demo made, except the caches
 	test/demo/demo.sh clean
 
 .PHONY: test
-test: ## Everything: lint, unit and integration tests on real parts, clusters from creation to deletion (in containers without KVM)
+test: ## Everything: lint, tests on real parts, clusters from creation to deletion (in containers without KVM)
 	test/run.sh
 
 .PHONY: test/vm
@@ -55,7 +56,8 @@ test/vm: ## Everything, with every scenario on VMs: hours where there is no KVM
 
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
-	test/lab/need.sh ansible openssh-server libvirt0 postgresql rsyslog rsyslog-gnutls slapd samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs util-linux
+	test/lab/need.sh ansible openssh-server libvirt0 postgresql rsyslog rsyslog-gnutls slapd \
+		samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs util-linux
 	go test ./...
 
 .PHONY: test/console
@@ -75,9 +77,9 @@ fuzz: ## Every fuzz target for FUZZTIME (10m) each; make test gives each 20 s
 .PHONY: test/e2e test/nodes test/ha test/certs test/outer test/consul test/restore
 test/e2e: build ## Create, kill the director half way, resume, check from outside, delete; on real VMs
 	test/e2e/e2e.sh
-test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade from 1.36 to 1.37 under a service; containers in libvirt where there is no KVM
+test/nodes: build ## Drain, out and in, an outer plan, scale, a destroyed VM, an upgrade; in containers without KVM
 	test/e2e/e2e.sh nodes
-test/ha: build ## Three masters on three hosts: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; containers as there
+test/ha: build ## Three masters: one off and on, out and in, an outer plan, an upgrade, a dead one replaced; likewise
 	test/e2e/e2e.sh ha
 test/certs: build ## Three masters, two workers: certificates are renewed under load, and then end; containers as there
 	test/e2e/e2e.sh certs
@@ -94,7 +96,7 @@ bench/kubeadm: build ## How long a cluster takes, and how long kubeadm by hand t
 	test/e2e/e2e.sh kubeadm
 
 .PHONY: test/kill
-test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database, kill one of two
+test/kill: ## Kill the director KILLS times (200) on pretended hypervisors, fill its disk, lock its database
 	KILLS=$(or $(KILLS),200) test/kill/kill.sh
 
 .PHONY: lab/up lab/down lab/shell lab/status
@@ -141,7 +143,8 @@ verify: generate ## Fail if generated files or module files are stale
 	git diff --exit-code -- client collection docs director cmd
 
 .PHONY: bench
-bench: build ## Measure every bar of docs/develop/benchmarks.md, or some: BARS=first-step,hooks,no-op,plan,wide,vm,kill,log,certificates,backup,consul,idle,fleet
+# BARS chooses some of: first-step, hooks, no-op, plan, wide, vm, kill, log, certificates, backup, consul, idle, fleet.
+bench: build ## Measure every bar of docs/develop/benchmarks.md, or some: BARS=first-step,hooks
 	go run ./test/bench -bars "$(BARS)"
 
 .PHONY: clean

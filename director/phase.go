@@ -35,7 +35,8 @@ type PhaseRequest struct {
 	DrainTimeout   time.Duration `json:"drain_timeout,omitempty"`
 	Unmanaged      bool          `json:"unmanaged,omitempty"`
 	DeleteEmptyDir bool          `json:"delete_emptydir,omitempty"`
-	Install        bool          `json:"install,omitempty"` // of the phase cluster: create the cluster if it is not installed
+	// of the phase cluster: create the cluster if it is not installed
+	Install bool `json:"install,omitempty"`
 	// HostKeys are the public SSH host keys of VMs that the outer plan created again, for post_node_unlock: a line of
 	// node and key for each, sorted.
 	HostKeys string `json:"host_keys,omitempty"`

@@ -69,7 +69,8 @@ func TestClusterDNS(t *testing.T) {
 		return string(out)
 	}
 
-	consul := `{"upstreams": ["192.0.2.2"], "forwards": [{"domain": "consul", "servers": ["192.0.2.3:8600", "192.0.2.4:8600"]}]}`
+	consul := `{"upstreams": ["192.0.2.2"], "forwards": [{"domain": "consul", "servers": ["192.0.2.3:8600", ` +
+		`"192.0.2.4:8600"]}]}`
 	one, other := `{"upstreams": ["192.0.2.1"]}`, `{"upstreams": ["192.0.2.2"]}`
 	for _, step := range []struct {
 		name, want string
@@ -102,7 +103,8 @@ func TestClusterDNS(t *testing.T) {
 	if corefile := kubectl(
 		"get", "configmap/coredns", "-o", "jsonpath={.data.Corefile}",
 	); !regexp.MustCompile(`forward \. 192\.0\.2\.2 `).MatchString(corefile) ||
-		!regexp.MustCompile(`consul:53 {\n    errors\n    forward \. 192\.0\.2\.3:8600 192\.0\.2\.4:8600 {`).MatchString(corefile) {
+		!regexp.MustCompile(`consul:53 {\n    errors\n    forward \. 192\.0\.2\.3:8600 192\.0\.2\.4:8600 `+
+			`{`).MatchString(corefile) {
 		t.Errorf("the Corefile is\n%s", corefile)
 	}
 }

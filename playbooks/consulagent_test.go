@@ -128,7 +128,8 @@ func newAgentNode(t *testing.T, consul *consultest.Server, name string) *agentNo
 		"consul_agent_meta":  map[string]string{"kaas-owner": "d1", "kaas-node": "w1"},
 		"consul_agent_ports": map[string]int{"http": ports[0], "dns": ports[1], "serf_lan": ports[2]},
 		"consul_agent_services": []map[string]any{{
-			"id": "web-w1", "name": "web", "address": "127.0.0.1", "port": 80, "tags": []string{"blue"}, "scheme": "http",
+			"id": "web-w1", "name": "web", "address": "127.0.0.1", "port": 80, "tags": []string{"blue"},
+			"scheme":     "http",
 			"check_port": ports[0], "path": "/v1/status/leader", "interval": 1,
 		}},
 	}

@@ -30,7 +30,10 @@ func bootFacts() step.Facts {
 			API: model.APIEndpoint{VIP: netip.MustParseAddr("10.0.0.9")},
 			Workers: []model.WorkerPool{{Name: "worker", VMModel: model.VMModel{
 				Services: []model.VMService{
-					{Name: "web", Port: 8080, Tags: []string{"blue", "v1"}, Check: check("/healthz?full=1&deep=<1>", "")},
+					{
+						Name: "web", Port: 8080, Tags: []string{"blue", "v1"},
+						Check: check("/healthz?full=1&deep=<1>", ""),
+					},
 					{Name: "shop", Port: 8443, Check: check("", "/ready")},
 					{Name: "db", Port: 5432, Check: check("", "")},
 				},

@@ -42,7 +42,8 @@ func (r *syncRole) run(args ...string) string {
 
 func (r *syncRole) kubectl(args ...string) string {
 	r.t.Helper()
-	cmd := exec.CommandContext(r.t.Context(), r.server.Kubectl, append([]string{"--kubeconfig", r.kubeconfig}, args...)...)
+	cmd := exec.CommandContext(r.t.Context(), r.server.Kubectl,
+		append([]string{"--kubeconfig", r.kubeconfig}, args...)...)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		r.t.Fatalf("kubectl %v: %v\n%s", args, err, out)
@@ -100,11 +101,13 @@ func TestConsulSync(t *testing.T) {
 	if got := r.run(token...); got != "0" {
 		t.Errorf("the second run changed %s tasks, want none", got)
 	}
-	before := r.kubectl("-n", "kube-system", "get", "deployment", "consul-sync", "-o", "jsonpath={.spec.template.metadata.annotations}")
+	before := r.kubectl("-n", "kube-system", "get", "deployment", "consul-sync", "-o",
+		"jsonpath={.spec.template.metadata.annotations}")
 	if got := r.run(append(token, "-e", "ca=others")...); got != "1" {
 		t.Errorf("another authority changed %s tasks, want 1", got)
 	}
-	after := r.kubectl("-n", "kube-system", "get", "deployment", "consul-sync", "-o", "jsonpath={.spec.template.metadata.annotations}")
+	after := r.kubectl("-n", "kube-system", "get", "deployment", "consul-sync", "-o",
+		"jsonpath={.spec.template.metadata.annotations}")
 	if before == after {
 		t.Error("another authority does not start the pods again")
 	}
@@ -112,11 +115,13 @@ func TestConsulSync(t *testing.T) {
 		t.Error("Ansible shows the token")
 	}
 	var m struct{ Data map[string]string }
-	if err := json.Unmarshal([]byte(r.kubectl("-n", "kube-system", "get", "configmap", "consul-sync", "-o", "json")), &m); err != nil {
+	if err := json.Unmarshal([]byte(r.kubectl("-n", "kube-system", "get", "configmap", "consul-sync", "-o", "json")),
+		&m); err != nil {
 		t.Fatal(err)
 	}
 	c, err := consulsync.ParseConfig([]byte(m.Data["config.yaml"]))
-	if err != nil || c.Consul.TokenFile != "/etc/consul-sync-token/token" || c.Consul.ServerName != "server.dc1.consul" {
+	if err != nil || c.Consul.TokenFile != "/etc/consul-sync-token/token" ||
+		c.Consul.ServerName != "server.dc1.consul" {
 		t.Errorf("configuration %+v, error %v", c, err)
 	}
 	for question, want := range map[string]string{
@@ -125,14 +130,17 @@ func TestConsulSync(t *testing.T) {
 		"update configmaps/coredns -n kube-system": "no", "update configmaps/consul-sync-status -n kube-system": "yes",
 		"update leases/kube-scheduler -n kube-system": "no", "list pods -A": "no",
 	} {
-		args := append([]string{"auth", "can-i", "--as=system:serviceaccount:kube-system:consul-sync"}, strings.Fields(question)...)
-		cmd := exec.CommandContext(t.Context(), r.server.Kubectl, append([]string{"--kubeconfig", r.kubeconfig}, args...)...)
+		args := append([]string{"auth", "can-i", "--as=system:serviceaccount:kube-system:consul-sync"},
+			strings.Fields(question)...)
+		cmd := exec.CommandContext(t.Context(), r.server.Kubectl,
+			append([]string{"--kubeconfig", r.kubeconfig}, args...)...)
 		out, _ := cmd.Output() // "no" is a failure for kubectl
 		if got := strings.TrimSpace(string(out)); got != want {
 			t.Errorf("may it %s: %q, want %s", question, got, want)
 		}
 	}
-	if got := r.kubectl("label", "--dry-run=server", "--overwrite", "namespace", "shop", "pod-security.kubernetes.io/enforce=restricted"); strings.Contains(got, "Warning") {
+	if got := r.kubectl("label", "--dry-run=server", "--overwrite",
+		"namespace", "shop", "pod-security.kubernetes.io/enforce=restricted"); strings.Contains(got, "Warning") {
 		t.Error(got)
 	}
 	// The pod of the template, in a namespace that enforces the restricted standard.
@@ -140,7 +148,8 @@ func TestConsulSync(t *testing.T) {
 	var d struct {
 		Spec struct{ Template map[string]any }
 	}
-	if err := json.Unmarshal([]byte(r.kubectl("-n", "kube-system", "get", "deployment", "consul-sync", "-o", "json")), &d); err != nil {
+	if err := json.Unmarshal([]byte(r.kubectl("-n", "kube-system", "get", "deployment", "consul-sync", "-o", "json")),
+		&d); err != nil {
 		t.Fatal(err)
 	}
 	pod := d.Spec.Template
@@ -174,7 +183,8 @@ func (r *syncRole) removed() {
 `)
 	service := func(name, cluster string) {
 		r.kubectl("-n", "shop", "create", "service", "clusterip", name, "--tcp=80")
-		r.kubectl("-n", "shop", "label", "--overwrite", "service", name, "app.kubernetes.io/managed-by=consul-sync", "consul.kaas/cluster="+cluster)
+		r.kubectl("-n", "shop", "label", "--overwrite", "service", name, "app.kubernetes.io/managed-by=consul-sync",
+			"consul.kaas/cluster="+cluster)
 	}
 	service("db", "c1")
 	service("of-another", "c2")
@@ -187,7 +197,8 @@ func (r *syncRole) removed() {
 	if got := r.run(); got != "0" {
 		r.t.Errorf("the second removal changed %s tasks, want none", got)
 	}
-	const kinds = "deployments,configmaps,secrets,services,serviceaccounts,roles,rolebindings,clusterroles,clusterrolebindings,poddisruptionbudgets,leases"
+	const kinds = "deployments,configmaps,secrets,services,serviceaccounts,roles,rolebindings,clusterroles," +
+		"clusterrolebindings,poddisruptionbudgets,leases"
 	for line := range strings.Lines(r.kubectl("get", kinds, "-A", "-o", "name")) {
 		if strings.Contains(line, "consul-sync") || strings.TrimSpace(line) == "service/db" {
 			r.t.Errorf("there still is %s", line)

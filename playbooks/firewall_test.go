@@ -27,7 +27,8 @@ far() { nsenter --net=/proc/$other/ns/net "$@"; }
 far ip link set lo up
 far ip link set far up
 for n in 2 4 66 200; do far ip address add 10.0.0.$n/24 dev far; done
-nft 'add table ip kube-proxy; add chain ip kube-proxy input { type filter hook input priority 0; }; add rule ip kube-proxy input counter accept'
+nft 'add table ip kube-proxy; add chain ip kube-proxy input { type filter hook input priority 0; }; add rule ip ` +
+	`kube-proxy input counter accept'
 nft -f RULES
 nft -f RULES
 nft list table ip kube-proxy >/dev/null
@@ -35,7 +36,8 @@ python3 - <<'PY' &
 import select, socket, time
 servers = []
 for port in (2379, 2380, 10250, 6443, 8301, 8600):
-    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("10.0.0.1", port)); s.listen(); servers.append(s)
+    s = socket.socket(); s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1); s.bind(("10.0.0.1", port)); ` +
+	`s.listen(); servers.append(s)
 raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 112); servers.append(raw)
 open("READY", "w").close()
 while True:
@@ -55,7 +57,8 @@ for source in ("10.0.0.2", "10.0.0.4", "10.0.0.66", "10.0.0.200"):
             s.connect(("10.0.0.1", port)); print("connected", source, port, flush=True)
         except OSError:
             pass
-    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 112); raw.bind((source, 0)); raw.sendto(b"advert", ("10.0.0.1", 0))
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, 112); raw.bind((source, 0)); raw.sendto(b"advert", ` +
+	`("10.0.0.1", 0))
 PY
 far python3 ask.py
 python3 -c 'import socket; socket.create_connection(("10.0.0.1", 2379), 1); print("connected itself 2379")'

@@ -133,7 +133,8 @@ func TestAPIServerSettings(t *testing.T) {
 		return string(out), err
 	}
 	t.Run("external addresses of services", func(t *testing.T) {
-		service := `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief"}, "spec": {"ports": [{"port": 80}], "externalIPs": ["192.0.2.1"]}}`
+		service := `{"apiVersion": "v1", "kind": "Service", "metadata": {"name": "thief"}, "spec": {"ports": ` +
+			`[{"port": 80}], "externalIPs": ["192.0.2.1"]}}`
 		if out, err := kubectl(
 			admin, service, "create", "-f", "-",
 		); err == nil || !strings.Contains(out, "externalIPs") {

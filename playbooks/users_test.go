@@ -74,11 +74,12 @@ func TestPeopleLogIn(t *testing.T) {
 	for name, token := range map[string]string{
 		"another cluster's token": who(func(c *jwt.Claims) { c.Audience = jwt.Audience{"kaas:other"} }),
 		"a token for directorctl": who(func(c *jwt.Claims) { c.Audience = jwt.Audience{"directorctl"} }),
-		"a token that has ended":  who(func(c *jwt.Claims) { c.Expiry = jwt.NewNumericDate(time.Now().Add(-time.Second)) }),
-		"another issuer's token":  who(func(c *jwt.Claims) { c.Issuer = "https://127.0.0.1:2/oidc" }),
-		"another key's token":     sign(t, stranger, "ann", []string{"role:admin"}, nil),
-		"a key to come":           sign(t, two, "ann", []string{"role:admin"}, nil),
-		"no token at all":         "nothing",
+		"a token that has ended": who(
+			func(c *jwt.Claims) { c.Expiry = jwt.NewNumericDate(time.Now().Add(-time.Second)) }),
+		"another issuer's token": who(func(c *jwt.Claims) { c.Issuer = "https://127.0.0.1:2/oidc" }),
+		"another key's token":    sign(t, stranger, "ann", []string{"role:admin"}, nil),
+		"a key to come":          sign(t, two, "ann", []string{"role:admin"}, nil),
+		"no token at all":        "nothing",
 	} {
 		if got := p.status(token, "/api/v1/namespaces"); got != http.StatusUnauthorized {
 			t.Errorf("%s: status %d", name, got)
@@ -130,7 +131,8 @@ func (p *people) anonymous(t *testing.T) {
 `)
 	for path, want := range map[string]int{
 		info: http.StatusOK, "/livez": http.StatusOK, "/readyz": http.StatusOK, "/healthz": http.StatusOK,
-		"/version": http.StatusUnauthorized, "/api": http.StatusUnauthorized, "/openid/v1/jwks": http.StatusUnauthorized,
+		"/version": http.StatusUnauthorized, "/api": http.StatusUnauthorized,
+		"/openid/v1/jwks": http.StatusUnauthorized,
 		"/api/v1/namespaces/kube-public/configmaps/other": http.StatusUnauthorized,
 		"/api/v1/namespaces/kube-public/configmaps":       http.StatusUnauthorized, "/metrics": http.StatusUnauthorized,
 	} {
@@ -182,7 +184,8 @@ func (p *people) trail(token string) {
 	if err != nil {
 		p.Fatal(err)
 	}
-	if !regexp.MustCompile(`"verb":"create","user":\{"username":"director:ann"[^\n]*"resource":"configmaps"`).Match(raw) {
+	if !regexp.MustCompile(`"verb":"create","user":\{"username":"director:ann"[^\n]*"resource":"configmaps"`).Match(
+		raw) {
 		p.Errorf("director:ann is not in the audit trail:\n%.2000s", raw)
 	}
 }
@@ -246,14 +249,17 @@ func startPeople(t *testing.T, haproxy string, keys ...jose.JSONWebKey) *people 
 	p.must(os.WriteFile(filepath.Join(p.dir, "audit.yaml"), template(t, "audit-policy.yaml.j2"), 0o600))
 	p.server = kubetest.StartWith(t, cluster,
 		"--authentication-config="+filepath.Join(p.dir, "kubernetes/apiserver/authentication.yaml"),
-		"--audit-policy-file="+filepath.Join(p.dir, "audit.yaml"), "--audit-log-path="+filepath.Join(p.dir, "audit.log"),
+		"--audit-policy-file="+filepath.Join(p.dir, "audit.yaml"),
+		"--audit-log-path="+filepath.Join(p.dir, "audit.log"),
 	)
 	p.server.StartControllers("clusterrole-aggregation-controller") // fills view and edit
 	p.kubeconfig = filepath.Join(p.dir, "kubeconfig")
 	p.must(os.WriteFile(p.kubeconfig, []byte(p.server.Admin().Reveal()), 0o600))
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(cluster.CA.Cert))
-	p.client = &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}}} //nolint:gosec // 1.2
+	p.client = &http.Client{
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
+	} //nolint:gosec // 1.2
 	t.Cleanup(p.client.CloseIdleConnections)
 	p.play("1", keys...) // and now the rights too
 	p.play("0", keys...)
@@ -303,9 +309,11 @@ func (p *people) play(changed string, keys ...jose.JSONWebKey) {
 		set.Keys = append(set.Keys, k.Public())
 	}
 	vars, err := json.Marshal(map[string]any{
-		"cluster_users_root": p.dir, "cluster_users_live": false, "cluster_users_user": "", "cluster_users_port": p.port,
+		"cluster_users_root": p.dir, "cluster_users_live": false, "cluster_users_user": "",
+		"cluster_users_port": p.port,
 		"cluster_users_discovery": map[string]any{
-			"issuer": issuerURL, "jwks_uri": issuerURL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"},
+			"issuer": issuerURL, "jwks_uri": issuerURL + "/keys",
+			"id_token_signing_alg_values_supported": []string{"ES256"},
 		},
 		"cluster_users_keys": set, "cluster_users_certificate": p.cert.Cert,
 		"cluster_users_certificate_key": p.cert.Key.Reveal(), "cluster_users_kubeconfig": p.kubeconfig,

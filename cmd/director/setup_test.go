@@ -26,7 +26,8 @@ func TestSetupCommands(t *testing.T) {
 		}
 	}
 	var out bytes.Buffer
-	if err := run([]string{"setup", "-help"}, &out); err != nil || !strings.Contains(out.String(), "admin_password_hash") {
+	if err := run([]string{"setup", "-help"}, &out); err != nil ||
+		!strings.Contains(out.String(), "admin_password_hash") {
 		t.Errorf("%v\n%s", err, out.String())
 	}
 	// On a machine that is no appliance nothing is changed. Only commands that are harmless anyway are called here.
@@ -48,7 +49,8 @@ func TestSetupCommands(t *testing.T) {
 	}
 	out.Reset()
 	var properties []struct{ Key string }
-	if err := run([]string{"setup", "properties"}, &out); err != nil || json.Unmarshal(out.Bytes(), &properties) != nil ||
+	if err := run([]string{"setup", "properties"}, &out); err != nil ||
+		json.Unmarshal(out.Bytes(), &properties) != nil ||
 		len(properties) < 10 || properties[0].Key != "hostname" {
 		t.Errorf("%v\n%s", err, out.String())
 	}
@@ -71,7 +73,8 @@ func TestLinesOfAFile(t *testing.T) {
 	one, err1 := in.Line("? ")
 	password, err2 := in.Password("hidden: ")
 	last, err3 := in.Line("")
-	if one != "one" || password != "correct horse battery" || last != "last" || err1 != nil || err2 != nil || err3 != nil {
+	if one != "one" || password != "correct horse battery" || last != "last" || err1 != nil || err2 != nil ||
+		err3 != nil {
 		t.Errorf("%q %q %q, %v %v %v", one, password, last, err1, err2, err3)
 	}
 	if _, err := in.Line(""); err == nil {

@@ -129,7 +129,10 @@ func simulatedConfig(state string) (daemon.Config, error) {
 	cfg.StateDir, cfg.Listen, cfg.Address = state, "127.0.0.1:0", netip.MustParseAddr("127.0.0.1")
 	cfg.Simulate, cfg.Simulation = true, simulate.Settings{Plays: simulate.Plays{
 		Tasks: 1, Faults: []simulate.PlayFault{
-			{Hosts: "bad-*", Playbook: "upgrade_master", Outcome: "failed", Percent: 100, Msg: "no space left on device"},
+			{
+				Hosts: "bad-*", Playbook: "upgrade_master", Outcome: "failed", Percent: 100,
+				Msg: "no space left on device",
+			},
 		},
 	}}
 	cfg.Simulation.Pods = []simulate.Pod{

@@ -84,21 +84,24 @@ func TestPlacesAreTranslated(t *testing.T) {
 
 func TestLogLines(t *testing.T) {
 	t.Parallel()
-	for line, want := range map[string]string{
-		``:         "",
-		`not JSON`: "not JSON",
-		`{"a":1}`:  `{"a":1}`,
-		`{"msg":"made","vm":"x","n":2,"level":"INFO"}`:                                         "          made n=2 vm=x",
-		`{"msg":"made","level":"WARN"}`:                                                        "          warn: made",
-		`{"type":"task_start","role":"node","task":"Install"}`:                                 "          task node: Install",
-		`{"type":"host","host":"h","status":"changed","seconds":3.51}`:                         "            h: changed in 3.5 s",
-		`{"type":"host","host":"h","status":"failed","msg":"bad","stderr":"line 1\nline 2\n"}`: "            h: failed: bad\n              line 1\n              line 2",
-		`{"type":"stats"}`: "",
-		`{"type":"run_end","status":"failed","msg":"one host"}`: "          run ended: failed: one host",
-		`{"type":"new_thing","host":"h","msg":"m"}`:             "          new_thing h m",
+	for _, tt := range []struct{ line, want string }{
+		{``, ""},
+		{`not JSON`, "not JSON"},
+		{`{"a":1}`, `{"a":1}`},
+		{`{"msg":"made","vm":"x","n":2,"level":"INFO"}`, "          made n=2 vm=x"},
+		{`{"msg":"made","level":"WARN"}`, "          warn: made"},
+		{`{"type":"task_start","role":"node","task":"Install"}`, "          task node: Install"},
+		{`{"type":"host","host":"h","status":"changed","seconds":3.51}`, "            h: changed in 3.5 s"},
+		{
+			`{"type":"host","host":"h","status":"failed","msg":"bad","stderr":"line 1\nline 2\n"}`,
+			"            h: failed: bad\n              line 1\n              line 2",
+		},
+		{`{"type":"stats"}`, ""},
+		{`{"type":"run_end","status":"failed","msg":"one host"}`, "          run ended: failed: one host"},
+		{`{"type":"new_thing","host":"h","msg":"m"}`, "          new_thing h m"},
 	} {
-		if got := logLine([]byte(line)); got != want {
-			t.Errorf("%s\n got %q\nwant %q", line, got, want)
+		if got := logLine([]byte(tt.line)); got != tt.want {
+			t.Errorf("%s\n got %q\nwant %q", tt.line, got, tt.want)
 		}
 	}
 }

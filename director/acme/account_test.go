@@ -46,7 +46,8 @@ func TestAccountIsBound(t *testing.T) {
 		w.Header().Set("Replay-Nonce", "nonce")
 		switch base := "https://" + r.Host; r.URL.Path {
 		case "/directory":
-			_, _ = fmt.Fprintf(w, `{"newNonce":"%s/nonce","newAccount":"%s/account","newOrder":"%s/order"}`, base, base, base)
+			_, _ = fmt.Fprintf(w, `{"newNonce":"%s/nonce","newAccount":"%s/account","newOrder":"%s/order"}`,
+				base, base, base)
 		case "/account":
 			var s signed
 			if err := json.NewDecoder(r.Body).Decode(&s); err != nil {

@@ -140,7 +140,8 @@ func TestIssuesAndRenews(t *testing.T) {
 		t.Fatalf("not issued: %+v", first)
 	}
 	for name, want := range map[string]*x509.Certificate{
-		pageName: first.Certificate, "Director.example.org": first.Certificate, "": w.own.Leaf(), "director": w.own.Leaf(),
+		pageName: first.Certificate, "Director.example.org": first.Certificate, "": w.own.Leaf(),
+		"director":          w.own.Leaf(),
 		"other.example.org": w.own.Leaf(), "127.0.0.1": w.own.Leaf(),
 	} {
 		w.mustShow(t, port, name, want)
@@ -371,7 +372,10 @@ func TestFilesThatAreOfNoUse(t *testing.T) {
 	}{
 		"the same":       {Config{Directory: "https://one", Names: []string{pageName}, Now: time.Now}, true},
 		"another server": {Config{Directory: "https://two", Names: []string{pageName}, Now: time.Now}, false},
-		"another name":   {Config{Directory: "https://one", Names: []string{pageName, "b.example.org"}, Now: time.Now}, false},
+		"another name": {Config{
+			Directory: "https://one", Names: []string{pageName, "b.example.org"},
+			Now: time.Now,
+		}, false},
 		"later": {Config{Directory: "https://one", Names: []string{pageName}, Now: func() time.Time {
 			return time.Now().Add(2 * time.Hour)
 		}}, false},

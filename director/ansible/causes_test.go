@@ -44,7 +44,8 @@ func TestCausesOfAnAdministrator(t *testing.T) {
 	t.Parallel()
 	own, err := ParseCauses("own.yml", []byte(`
 causes:
-  - {id: ours, match: 'quota of tenant', task: '^kubelet : ', class: person, explain: the tenant is full, hint: ask for more}
+  - {id: ours, match: 'quota of tenant', task: '^kubelet : ', class: person, explain: the tenant is full, hint: `+
+		`ask for more}
 `))
 	if err != nil {
 		t.Fatal(err)
@@ -299,7 +300,8 @@ func TestDescribe(t *testing.T) {
 	}
 	failures = append(failures, Failure{Host: "m1", Task: "Gate", Msg: "odd"})
 	e := &PlayError{Groups: group(failures, BuiltInCauses())}
-	want := `hosts a, lb, node-1..node-40, x: task 'worker : Join' failed: [ERROR Swap]: running with swap on is not supported on a (swap is on, ` +
+	want := `hosts a, lb, node-1..node-40, x: task 'worker : Join' failed: [ERROR Swap]: running with swap on is ` +
+		`not supported on a (swap is on, ` +
 		`and the kubelet does not start with it)
   command: kubeadm join --config /etc/kubernetes/join.yaml
   | [preflight] Running pre-flight checks

@@ -16,7 +16,8 @@ func TestEventsThatAreNone(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
 	res, err := b.Play(t.Context(), b.play(t, start+`
-		echo 'no json' >>"$KAAS_EVENTS"; echo >>"$KAAS_EVENTS"; echo '{"n":"x"}' >>"$KAAS_EVENTS"; echo '{"n":3}' >>"$KAAS_EVENTS"
+		echo 'no json' >>"$KAAS_EVENTS"; echo >>"$KAAS_EVENTS"; echo '{"n":"x"}' >>"$KAAS_EVENTS"; echo '{"n":3}' `+
+		`>>"$KAAS_EVENTS"
 		head -c 2000000 /dev/zero | tr '\0' x >>"$KAAS_EVENTS"; echo >>"$KAAS_EVENTS"
 		n=7; emit '{"type":"retry","msg":"after a gap"}'
 		emit '{"type":"of_the_future","msg":"unknown"}'
@@ -101,8 +102,10 @@ func BenchmarkEvents(b *testing.B) {
 	for i := range events {
 		text.WriteString(`{"n":` + strconv.Itoa(i+2) + `,"type":"host","time":"2026-01-01T00:00:00Z","host":"node-` +
 			strconv.Itoa(i%5000) +
-			`","status":"changed","changed":true,"task":"Write the configuration","role":"kubelet","action":"ansible.builtin.template",` +
-			`"path":"/x/roles/kubelet/tasks/main.yml:10","task_id":"0242ac11-0002-dc4b-9e06-000000000012","seconds":1.234}` + "\n")
+			`","status":"changed","changed":true,"task":"Write the ` +
+			`configuration","role":"kubelet","action":"ansible.builtin.template",` +
+			`"path":"/x/roles/kubelet/tasks/main.yml:10","task_id":"0242ac11-0002-dc4b-9e06-000000000012",` +
+			`"seconds":1.234}` + "\n")
 	}
 	benchmark(b, fakeIn(b, b.TempDir()), map[string]string{
 		"events": text.String(),

@@ -15,7 +15,8 @@ func TestFailuresAreToldAtOnce(t *testing.T) {
 	b := setup(t)
 	gate := fifo(t)
 	p := b.play(t, start+
-		`emit '{"type":"host","status":"failed","ignored":true,"task":"T","role":"r","host":"h0","msg":"no matter"}'`+"\n"+
+		`emit '{"type":"host","status":"failed","ignored":true,"task":"T","role":"r","host":"h0","msg":"no matter"}'`+
+		"\n"+
 		on("h1", failedOn)+on("h3", failedOn)+`read -r line <"`+gate+`"
 		emit '{"type":"host","status":"ok","task":"T","role":"r","host":"h2"}'
 		emit '{"type":"stats","stats":{"h1":{"failed":1},"h2":{"ok":1},"h3":{"failed":1}}}'; exit 2`)

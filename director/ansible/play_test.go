@@ -19,7 +19,8 @@ func TestPlayTellsWhatHappened(t *testing.T) {
 	b := setup(t)
 	res, err := b.Play(t.Context(), b.play(t, start+`
 		emit '{"type":"host","status":"ok","task":"T","role":"r","host":"h1","seconds":0.5}'
-		emit '{"type":"host","status":"changed","changed":true,"task":"T","role":"r","host":"h2","seconds":1.5,"path":"'"${playbook%/install/*}"'/roles/r/tasks/main.yml:3"}'
+		emit '{"type":"host","status":"changed","changed":true,"task":"T","role":"r","host":"h2","seconds":1.5,`+
+		`"path":"'"${playbook%/install/*}"'/roles/r/tasks/main.yml:3"}'
 		emit '{"type":"task_start","task":"U"}'
 		emit '{"type":"host","status":"failed","ignored":true,"task":"U","host":"h1","seconds":0.1}'
 		echo "[WARNING]: something" >&2
@@ -125,7 +126,8 @@ var endings = map[string]struct {
 	},
 	"a known cause that trying cannot help": {
 		script: start +
-			`emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
+			`emit '{"type":"host","status":"failed","task":"T","host":"h1","msg":"non-zero return ` +
+			`code","stderr":"x\n[ERROR NumCPU]: the number of CPUs"}'
 		emit '{"type":"stats","stats":{"h1":{"failed":1}}}'; exit 2`,
 		class: ansible.ClassFailed, kind: director.KindInternal, permanent: true,
 		msg: "host h1: task 'T' failed: [ERROR NumCPU]: the number of CPUs (kubeadm refuses the machine",

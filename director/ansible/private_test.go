@@ -91,9 +91,14 @@ func TestSecretsDoNotLeave(t *testing.T) {
 		secret='canary/4711 "quoted" & more'
 		fill=$(printf 'x%.0s' {1..6130})
 		quoted=${secret//\"/\\\"}
-		emit "{\"type\":\"host\",\"host\":\"h1\",\"status\":\"failed\",\"msg\":\"m $quoted\",\"stdout\":\"$quoted\",\"stderr\":\"`+line+`\",\"command\":\"c $quoted\",\"task\":\"t $quoted\",\"path\":\"$quoted\",\"warnings\":[\"$quoted\"],\"diff\":\"+$quoted\"}"
-		emit "{\"type\":\"host\",\"host\":\"h1\",\"status\":\"failed\",\"cut\":[\"msg\",\"stdout\"],\"msg\":\"${fill}canary/4711\",\"stdout\":\"quoted & more$fill\"}"
-		emit "{\"type\":\"host\",\"host\":\"h1\",\"status\":\"failed\",\"msg\":\"in base64 $(printf %s "$secret" | base64)\"}"
+		emit "{\"type\":\"host\",\"host\":\"h1\",\"status\":\"failed\",\"msg\":\"m `+
+		`$quoted\",\"stdout\":\"$quoted\",\"stderr\":\"`+line+
+		`\",\"command\":\"c $quoted\",\"task\":\"t $quoted\",\"path\":\"$quoted\",\"warnings\":[\"$quoted\"],`+
+		`\"diff\":\"+$quoted\"}"
+		emit "{\"type\":\"host\",\"host\":\"h1\",\"status\":\"failed\",\"cut\":[\"msg\",\"stdout\"],`+
+		`\"msg\":\"${fill}canary/4711\",\"stdout\":\"quoted & more$fill\"}"
+		emit "{\"type\":\"host\",\"host\":\"h1\",\"status\":\"failed\",\"msg\":\"in base64 $(printf %s "$secret" `+
+		`| base64)\"}"
 		echo "out $secret"; echo "ERROR! $secret" >&2
 		echo "$fill$secret" >&2
 		exit 4`)

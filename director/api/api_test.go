@@ -34,7 +34,11 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 func TestEveryOperationNeedsAToken(t *testing.T) {
 	t.Parallel()
 	b := setup(t)
-	open := map[string]bool{"/login": true, "/session": true, "/session/providers": true, "/session/begin/{provider}": true, "/session/callback": true, "/healthz": true, "/readyz": true, "/version": true}
+	open := map[string]bool{
+		"/login": true, "/session": true, "/session/providers": true,
+		"/session/begin/{provider}": true, "/session/callback": true, "/healthz": true, "/readyz": true,
+		"/version": true,
+	}
 	var doc struct {
 		Paths map[string]map[string]struct {
 			Security []map[string][]string `json:"security"`

@@ -81,15 +81,18 @@ func TestCrossOrigin(t *testing.T) {
 		"same-origin": with("Sec-Fetch-Site", "same-origin"), "own origin": with("Origin", own), "program": with(),
 		"typed": with("Sec-Fetch-Site", "none"),
 	} {
-		if resp := b.send(t, http.MethodPost, "/apply?dry_run=true", cluster, headers...); resp.StatusCode != http.StatusOK {
+		if resp := b.send(t, http.MethodPost, "/apply?dry_run=true", cluster,
+			headers...); resp.StatusCode != http.StatusOK {
 			t.Errorf("%s: %s", name, resp.Status)
 		}
 	}
 	// A bad bearer token is not made good by a cookie.
 	decode(t, b.send(t, http.MethodGet, "/me", "", with("Authorization", "Bearer no")...), http.StatusUnauthorized, nil)
-	decode(t, b.send(t, http.MethodGet, "/me", "", with("Authorization", "Basic YTpi")...), http.StatusUnauthorized, nil)
+	decode(t, b.send(t, http.MethodGet, "/me", "", with("Authorization", "Basic YTpi")...),
+		http.StatusUnauthorized, nil)
 	b.token = bearer
-	if resp := b.send(t, http.MethodPost, "/apply?dry_run=true", cluster, "Sec-Fetch-Site", "cross-site"); resp.StatusCode !=
+	if resp := b.send(t, http.MethodPost, "/apply?dry_run=true", cluster, "Sec-Fetch-Site",
+		"cross-site"); resp.StatusCode !=
 		http.StatusOK {
 		t.Errorf("a bearer token: %s", resp.Status)
 	}

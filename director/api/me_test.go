@@ -22,7 +22,8 @@ func TestWhatATokenCanDo(t *testing.T) {
 			append(self, "read", "plan", "run", "token", "inventory"),
 		},
 		"a user": {
-			director.Actor{User: "ann", Role: director.RoleUser, Scope: director.ScopeAll}, append(self, "read", "token"),
+			director.Actor{User: "ann", Role: director.RoleUser, Scope: director.ScopeAll},
+			append(self, "read", "token"),
 		},
 		"a grant on one cluster": {
 			director.Actor{

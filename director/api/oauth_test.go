@@ -144,7 +144,10 @@ func (d *doors) post(t *testing.T, path string, form url.Values) (token, problem
 // directorctl is the client of the command line.
 func (d *doors) directorctl(t *testing.T, token string) *client.Client {
 	t.Helper()
-	c, err := client.New(client.Config{Server: d.url, Fingerprint: client.Fingerprint(d.cert), Token: director.Secret(token)})
+	c, err := client.New(client.Config{
+		Server: d.url, Fingerprint: client.Fingerprint(d.cert),
+		Token: director.Secret(token),
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -242,9 +245,12 @@ func TestAuthorizeRefusals(t *testing.T) {
 	d := openDoors(t)
 	for name, redirect := range map[string]string{
 		"another host": "https://evil.example/callback", "a name": "http://localhost:1/callback",
-		"a name that begins well": "http://127.0.0.1.evil.example:1/callback", "a user": "http://127.0.0.1@evil.example:1/callback",
-		"another path": "http://127.0.0.1:1/other", "a query": "http://127.0.0.1:1/callback?x=y", "no port": "http://127.0.0.1/callback",
-		"a scheme": "javascript:alert(1)", "TLS": "https://127.0.0.1:1/callback", "empty": "", "a fragment": "http://127.0.0.1:1/callback#x",
+		"a name that begins well": "http://127.0.0.1.evil.example:1/callback",
+		"a user":                  "http://127.0.0.1@evil.example:1/callback",
+		"another path":            "http://127.0.0.1:1/other", "a query": "http://127.0.0.1:1/callback?x=y",
+		"no port":  "http://127.0.0.1/callback",
+		"a scheme": "javascript:alert(1)", "TLS": "https://127.0.0.1:1/callback", "empty": "",
+		"a fragment":  "http://127.0.0.1:1/callback#x",
 		"a backslash": `http://127.0.0.1:1\@evil.example/callback`,
 	} {
 		id, resp := d.authorize(t, func(q url.Values) { q.Set("redirect_uri", redirect) })
@@ -254,12 +260,14 @@ func TestAuthorizeRefusals(t *testing.T) {
 	}
 	for name, c := range map[string][2]string{
 		"no challenge": {"code_challenge", ""}, "a plain challenge": {"code_challenge_method", "plain"},
-		"a short state": {"state", "x"}, "a token": {"response_type", "token"}, "an ID token": {"response_type", "id_token"},
-		"fragments": {"response_mode", "fragment"}, "a request object": {"request", "e30.e30."},
+		"a short state": {"state", "x"}, "a token": {"response_type", "token"},
+		"an ID token": {"response_type", "id_token"},
+		"fragments":   {"response_mode", "fragment"}, "a request object": {"request", "e30.e30."},
 		"another client": {"client_id", "other"}, "a challenge that is too short": {"code_challenge", "abc"},
 	} {
 		id, resp := d.authorize(t, func(q url.Values) { q.Set(c[0], c[1]) })
-		if to := resp.Header.Get("Location"); id != "" || to != "" && !strings.Contains(to, "127.0.0.1:4711/callback?error=") &&
+		if to := resp.Header.Get("Location"); id != "" || to != "" &&
+			!strings.Contains(to, "127.0.0.1:4711/callback?error=") &&
 			!strings.Contains(to, "127.0.0.1:4711/callback#error=") {
 			t.Errorf("%s: %s to %q", name, resp.Status, to)
 		}
@@ -327,7 +335,8 @@ func TestCodeRefusals(t *testing.T) {
 		"urn:ietf:params:oauth:grant-type:token-exchange", "implicit", "",
 	} {
 		if token, problem, _ := d.post(t, "/token", url.Values{
-			"grant_type": {grant}, "username": {"admin"}, "password": {password}, "refresh_token": {"x"}, "assertion": {"x"},
+			"grant_type": {grant}, "username": {"admin"}, "password": {password}, "refresh_token": {"x"},
+			"assertion": {"x"},
 		}); token != "" || problem == "" {
 			t.Errorf("%s: %q", grant, problem)
 		}

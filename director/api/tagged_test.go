@@ -18,7 +18,8 @@ func TestUnchangedAnswers(t *testing.T) {
 			t.Fatalf("%s: %s with the tag %q", path, first.Status, tag)
 		}
 		for _, have := range []string{tag, "W/" + tag, `"another", ` + tag} {
-			if r := b.send(t, http.MethodGet, path, "", "If-None-Match", have); r.StatusCode != http.StatusNotModified ||
+			if r := b.send(t, http.MethodGet, path, "", "If-None-Match",
+				have); r.StatusCode != http.StatusNotModified ||
 				r.Header.Get("ETag") != tag || read(t, r) != "" {
 				t.Errorf("%s with %s: %s", path, have, r.Status)
 			}

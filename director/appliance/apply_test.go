@@ -81,12 +81,15 @@ func TestWrite(t *testing.T) {
 		}
 		return string(text)
 	}
-	const network = "[Match]\nName=eth0\n\n[Network]\nDHCP=no\nIPv6AcceptRA=no\nAddress=192.0.2.10/24\nGateway=192.0.2.1\n" +
+	const network = "[Match]\nName=eth0\n\n[Network]\nDHCP=no\nIPv6AcceptRA=no\nAddress=192.0.2.10/24\n" +
+		"Gateway=192.0.2.1\n" +
 		"DNS=192.0.2.53\nDomains=example.org\n"
 	for file, want := range map[string]string{
-		"hostname": "director.example.org\n", "systemd/network/10-director.network": network, "ssh/keys/admin": sshKey + "\n",
+		"hostname": "director.example.org\n", "systemd/network/10-director.network": network,
+		"ssh/keys/admin":                    sshKey + "\n",
 		"chrony/sources.d/director.sources": "server 192.0.2.123 iburst\nserver ntp.example.org iburst\n",
-		"hosts":                             "127.0.0.1 localhost\n127.0.1.1 director.example.org director\n::1 localhost ip6-localhost ip6-loopback\n",
+		"hosts": "127.0.0.1 localhost\n127.0.1.1 director.example.org director\n" +
+			"::1 localhost ip6-localhost ip6-loopback\n",
 	} {
 		if diff := cmp.Diff(want, read(p.etc(file))); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", file, diff)
@@ -97,7 +100,10 @@ func TestWrite(t *testing.T) {
 			t.Errorf("%s has the password", file)
 		}
 	}
-	for _, file := range []string{"setup/setup.json", "setup/admin-password-hash", "setup/certificate.key", "ssh/ssh_host_ed25519_key"} {
+	for _, file := range []string{
+		"setup/setup.json", "setup/admin-password-hash", "setup/certificate.key",
+		"ssh/ssh_host_ed25519_key",
+	} {
 		if info, err := os.Stat(p.data(file)); err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("%s: %v, %v", file, info, err)
 		}
@@ -134,7 +140,8 @@ func (p *person) Password(prompt string) (string, error) { return p.Line(prompt)
 func TestForm(t *testing.T) {
 	t.Parallel()
 	p := &person{answers: []string{
-		"bad name", "192.0.2.10/24", "198.51.100.1", "192.0.2.53", "", "192.0.2.123", password, "another one", password, password, sshKey,
+		"bad name", "192.0.2.10/24", "198.51.100.1", "192.0.2.53", "", "192.0.2.123", password, "another one", password,
+		password, sshKey,
 		"d1", "192.0.2.1", "no",
 		"", "dhcp", "-", "", "", "", "", "y",
 	}}
@@ -145,7 +152,10 @@ func TestForm(t *testing.T) {
 	if s.Hostname != "d1" || s.Address.IsValid() || len(s.DNS) != 0 || len(s.NTP) != 1 || len(s.SSHKeys) != 1 {
 		t.Errorf("%+v", s)
 	}
-	for _, want := range []string{"hostname: ", "gateway: ", "The two differ", "Address              192.0.2.10/24", "by DHCP"} {
+	for _, want := range []string{
+		"hostname: ", "gateway: ", "The two differ",
+		"Address              192.0.2.10/24", "by DHCP",
+	} {
 		if !strings.Contains(p.seen.String(), want) {
 			t.Errorf("it does not say %q:\n%s", want, p.seen.String())
 		}
@@ -193,7 +203,8 @@ func TestFromDirectory(t *testing.T) {
 		"nothing":      {map[string]string{"readme": ""}, ""},
 		"NoCloud":      {map[string]string{"user-data": user, "meta-data": ""}, "the NoCloud seed on here"},
 		"config drive": {map[string]string{"openstack/latest/user_data": user}, "the config drive on here"},
-		"OVF": {map[string]string{"ovf-env.xml": `<Environment><PropertySection><Property key="director.hostname" value="d1"/>` +
+		"OVF": {map[string]string{"ovf-env.xml": `<Environment><PropertySection><Property key="director.hostname" ` +
+			`value="d1"/>` +
 			`</PropertySection></Environment>`}, "ovf-env.xml on here"},
 	} {
 		got, err := FromDirectory(write(t, tt.files), "here")
@@ -208,7 +219,8 @@ func TestFromDirectory(t *testing.T) {
 	if got, err := FromDirectory(dir, "here"); err == nil {
 		t.Errorf("a link out of the seed: %+v", got)
 	}
-	if _, err := FromDirectory(write(t, map[string]string{"user-data": strings.Repeat("a", mostSeed+1)}), "here"); err == nil {
+	if _, err := FromDirectory(write(t, map[string]string{"user-data": strings.Repeat("a", mostSeed+1)}),
+		"here"); err == nil {
 		t.Error("a seed without bounds was read")
 	}
 }
@@ -222,7 +234,9 @@ func TestAskVMware(t *testing.T) {
 		}
 		return path
 	}
-	got, err := askVMware(t.Context(), tool(`[ "$1" = "info-get guestinfo.ovfEnv" ] && echo '<Environment><PropertySection><Property key="director.hostname" value="d1"/></PropertySection></Environment>'`))
+	got, err := askVMware(t.Context(),
+		tool(`[ "$1" = "info-get guestinfo.ovfEnv" ] && echo '<Environment><PropertySection><Property `+
+			`key="director.hostname" value="d1"/></PropertySection></Environment>'`))
 	if err != nil || got.Properties["hostname"] != "d1" {
 		t.Errorf("%+v, %v", got, err)
 	}
@@ -263,7 +277,8 @@ func TestChecks(t *testing.T) {
 	if f := checkNTP(t.Context(), ntp(2, now), clock); f.Err != nil {
 		t.Error(f.Err)
 	}
-	if f := checkNTP(t.Context(), ntp(2, now.Add(-time.Hour)), clock); f.Err == nil || !strings.Contains(f.Err.Error(), "-1h0m0s") {
+	if f := checkNTP(t.Context(), ntp(2, now.Add(-time.Hour)), clock); f.Err == nil ||
+		!strings.Contains(f.Err.Error(), "-1h0m0s") {
 		t.Errorf("a clock that is wrong: %+v", f)
 	}
 	if f := checkNTP(t.Context(), ntp(16, now), clock); f.Err == nil {

@@ -25,17 +25,37 @@ func TestChoose(t *testing.T) {
 		format bool
 		says   []string
 	}{
-		"blank":           {[]Disk{system, seed, blank}, blank, true, nil},
-		"begun":           {[]Disk{system, {"/dev/vdb", big, Begun, ""}}, Disk{"/dev/vdb", big, Begun, ""}, true, nil},
-		"data":            {[]Disk{system, data}, data, false, nil},
-		"data and blank":  {[]Disk{system, data, {"/dev/vdc", big, Blank, ""}}, data, false, nil},
-		"data, foreign":   {[]Disk{system, foreign, data}, data, false, nil},
-		"blank, foreign":  {[]Disk{system, foreign, blank}, blank, true, nil},
-		"none":            {[]Disk{system, seed}, Disk{}, false, []string{"no second disk", "100 GiB"}},
-		"two of data":     {[]Disk{data, {"/dev/vdc", big, Data, ""}}, Disk{}, false, []string{"/dev/vdb", "/dev/vdc", "detach"}},
-		"two blank":       {[]Disk{blank, {"/dev/vdc", big, Blank, ""}}, Disk{}, false, []string{"/dev/vdb", "/dev/vdc", "detach"}},
-		"foreign":         {[]Disk{system, foreign}, Disk{}, false, []string{"/dev/vdc", "file system xfs", "nothing was changed"}},
-		"too small":       {[]Disk{system, {"/dev/vdb", 1 << 30, Blank, ""}}, Disk{}, false, []string{"too small", "8 GiB"}},
+		"blank":          {[]Disk{system, seed, blank}, blank, true, nil},
+		"begun":          {[]Disk{system, {"/dev/vdb", big, Begun, ""}}, Disk{"/dev/vdb", big, Begun, ""}, true, nil},
+		"data":           {[]Disk{system, data}, data, false, nil},
+		"data and blank": {[]Disk{system, data, {"/dev/vdc", big, Blank, ""}}, data, false, nil},
+		"data, foreign":  {[]Disk{system, foreign, data}, data, false, nil},
+		"blank, foreign": {[]Disk{system, foreign, blank}, blank, true, nil},
+		"none":           {[]Disk{system, seed}, Disk{}, false, []string{"no second disk", "100 GiB"}},
+		"two of data": {
+			[]Disk{data, {"/dev/vdc", big, Data, ""}},
+			Disk{},
+			false,
+			[]string{"/dev/vdb", "/dev/vdc", "detach"},
+		},
+		"two blank": {
+			[]Disk{blank, {"/dev/vdc", big, Blank, ""}},
+			Disk{},
+			false,
+			[]string{"/dev/vdb", "/dev/vdc", "detach"},
+		},
+		"foreign": {
+			[]Disk{system, foreign},
+			Disk{},
+			false,
+			[]string{"/dev/vdc", "file system xfs", "nothing was changed"},
+		},
+		"too small": {
+			[]Disk{system, {"/dev/vdb", 1 << 30, Blank, ""}},
+			Disk{},
+			false,
+			[]string{"too small", "8 GiB"},
+		},
 		"a former system": {[]Disk{system, {"/dev/vdb", big, System, ""}}, Disk{}, false, []string{"no second disk"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -100,12 +120,18 @@ func TestWhatDisksHold(t *testing.T) {
 		make func(t *testing.T, b block)
 		want Content
 	}{
-		"zeros":               {func(*testing.T, block) {}, Blank},
-		"data":                {func(t *testing.T, b block) { format(t, b) }, Data},
-		"ext4":                {func(t *testing.T, b block) { run(t, "", "mkfs.ext4", "-q", "-F", b.Path) }, Foreign},
-		"XFS of that label":   {func(t *testing.T, b block) { put(t, b, 0, "XFSB") }, Foreign},
-		"partitions":          {func(t *testing.T, b block) { run(t, "label: gpt\n,\n", "sfdisk", "-q", b.Path) }, Foreign},
-		"empty GPT":           {func(t *testing.T, b block) { run(t, "label: gpt\n", "sfdisk", "-q", b.Path) }, Foreign},
+		"zeros":             {func(*testing.T, block) {}, Blank},
+		"data":              {func(t *testing.T, b block) { format(t, b) }, Data},
+		"ext4":              {func(t *testing.T, b block) { run(t, "", "mkfs.ext4", "-q", "-F", b.Path) }, Foreign},
+		"XFS of that label": {func(t *testing.T, b block) { put(t, b, 0, "XFSB") }, Foreign},
+		"partitions": {
+			func(t *testing.T, b block) { run(t, "label: gpt\n,\n", "sfdisk", "-q", b.Path) },
+			Foreign,
+		},
+		"empty GPT": {
+			func(t *testing.T, b block) { run(t, "label: gpt\n", "sfdisk", "-q", b.Path) },
+			Foreign,
+		},
 		"a byte at its start": {func(t *testing.T, b block) { put(t, b, 100, "x") }, Foreign},
 		"a byte at its end":   {func(t *testing.T, b block) { put(t, b, b.Size-1, "x") }, Foreign},
 		"a byte in between":   {func(t *testing.T, b block) { put(t, b, b.Size/2+5, "x") }, Foreign},
@@ -212,7 +238,8 @@ func TestAccept(t *testing.T) {
 func TestBlocks(t *testing.T) {
 	t.Parallel()
 	got, err := parseBlocks([]byte(`{"blockdevices": [{"path":"/dev/sda","type":"disk","size":10,"ro":false,
-		"children":[{"path":"/dev/sda1","type":"part","size":5,"ro":false}]},{"path":"/dev/sr0","type":"rom","size":3,"ro":true}]}`))
+		"children":[{"path":"/dev/sda1","type":"part","size":5,"ro":false}]},{"path":"/dev/sr0","type":"rom",` +
+		`"size":3,"ro":true}]}`))
 	want := []block{
 		{Path: "/dev/sda", Type: "disk", Size: 10, Children: []block{{Path: "/dev/sda1", Type: "part", Size: 5}}},
 		{Path: "/dev/sr0", Type: "rom", Size: 3, ReadOnly: true},

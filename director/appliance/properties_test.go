@@ -49,7 +49,8 @@ func pair(t *testing.T) (cert, key string) {
 		t.Fatal(err)
 	}
 	template := &x509.Certificate{
-		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "director"}, DNSNames: []string{"director.example.org"},
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "director"},
+		DNSNames:  []string{"director.example.org"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, k.Public(), k)
@@ -124,15 +125,24 @@ func TestWrongProperties(t *testing.T) {
 		"no password":         {[]string{"admin_password", ""}, []string{"admin_password"}},
 		"short password":      {[]string{"admin_password", "short"}, []string{"admin_password"}},
 		"password, lines":     {[]string{"admin_password", "correct\nhorse battery"}, []string{"admin_password"}},
-		"password and hash":   {[]string{"admin_password_hash", auth.HashPassword(password)}, []string{"admin_password_hash"}},
-		"another hash":        {[]string{"admin_password", "", "admin_password_hash", "$6$a$b"}, []string{"admin_password_hash"}},
-		"SSH key":             {[]string{"ssh_keys", "nonsense"}, []string{"ssh_keys[0]"}},
-		"second SSH key":      {[]string{"ssh_keys", sshKey + ",ssh-rsa AAAA"}, []string{"ssh_keys[1]"}},
-		"SSH key, options":    {[]string{"ssh_keys", `command="sh" ` + sshKey}, []string{"ssh_keys[0]"}},
-		"certificate alone":   {[]string{"certificate", "x"}, []string{"certificate"}},
-		"no PEM":              {[]string{"certificate", "x", "certificate_key", "y"}, []string{"certificate", "certificate_key"}},
-		"too long":            {[]string{"search", long}, []string{"search"}},
-		"unknown":             {[]string{"color", "red"}, []string{"color"}},
+		"password and hash": {
+			[]string{"admin_password_hash", auth.HashPassword(password)},
+			[]string{"admin_password_hash"},
+		},
+		"another hash": {
+			[]string{"admin_password", "", "admin_password_hash", "$6$a$b"},
+			[]string{"admin_password_hash"},
+		},
+		"SSH key":           {[]string{"ssh_keys", "nonsense"}, []string{"ssh_keys[0]"}},
+		"second SSH key":    {[]string{"ssh_keys", sshKey + ",ssh-rsa AAAA"}, []string{"ssh_keys[1]"}},
+		"SSH key, options":  {[]string{"ssh_keys", `command="sh" ` + sshKey}, []string{"ssh_keys[0]"}},
+		"certificate alone": {[]string{"certificate", "x"}, []string{"certificate"}},
+		"no PEM": {
+			[]string{"certificate", "x", "certificate_key", "y"},
+			[]string{"certificate", "certificate_key"},
+		},
+		"too long": {[]string{"search", long}, []string{"search"}},
+		"unknown":  {[]string{"color", "red"}, []string{"color"}},
 		"all at once": {
 			[]string{"hostname", "", "address", "x", "dns", "y", "admin_password", ""},
 			[]string{"hostname", "dns", "address", "admin_password"},
@@ -192,7 +202,8 @@ func TestCertificates(t *testing.T) {
 func TestOVF(t *testing.T) {
 	t.Parallel()
 	const text = `<?xml version="1.0" encoding="UTF-8"?>
-<Environment xmlns="http://schemas.dmtf.org/ovf/environment/1" xmlns:oe="http://schemas.dmtf.org/ovf/environment/1" oe:id="">
+<Environment xmlns="http://schemas.dmtf.org/ovf/environment/1" xmlns:oe="http://schemas.dmtf.org/ovf/environment/1" ` +
+		`oe:id="">
 <PlatformSection><Kind>VMware ESXi</Kind></PlatformSection>
 <PropertySection>
 <Property oe:key="director.hostname" oe:value="d1"/><Property oe:key="director.ssh_keys" oe:value="a&#10;b"/>
@@ -208,7 +219,8 @@ func TestOVF(t *testing.T) {
 		"entity":  `<!DOCTYPE a [<!ENTITY x "y">]>` + strings.Replace(text[38:], "d1", "&x;", 1),
 		"charset": strings.Replace(text, "UTF-8", "UTF-7", 1),
 	} {
-		if got, err := ParseOVF([]byte(bad)); director.KindOf(err) != director.KindInvalid || director.HintOf(err) == "" {
+		if got, err := ParseOVF([]byte(bad)); director.KindOf(err) != director.KindInvalid ||
+			director.HintOf(err) == "" {
 			t.Errorf("%s: %v, %v", name, got, err)
 		}
 	}
@@ -216,11 +228,13 @@ func TestOVF(t *testing.T) {
 
 func TestSeeds(t *testing.T) {
 	t.Parallel()
-	const netplan = "version: 2\nethernets: {any: {addresses: [192.0.2.10/24], routes: [{to: default, via: 192.0.2.1}], " +
+	const netplan = "version: 2\n" +
+		"ethernets: {any: {addresses: [192.0.2.10/24], routes: [{to: default, via: 192.0.2.1}], " +
 		"nameservers: {addresses: [192.0.2.53], search: [example.org]}}}\n"
 	full := map[string]string{
-		"hostname": "d1", "address": "192.0.2.10/24", "gateway": "192.0.2.1", "dns": "192.0.2.53", "search": "example.org",
-		"ntp": "a,b", "ssh_keys": "k1\nk2", "admin_password": "secret",
+		"hostname": "d1", "address": "192.0.2.10/24", "gateway": "192.0.2.1", "dns": "192.0.2.53",
+		"search": "example.org",
+		"ntp":    "a,b", "ssh_keys": "k1\nk2", "admin_password": "secret",
 	}
 	user := "#cloud-config\nhostname: d1\nssh_authorized_keys: [k1, k2]\nntp: {servers: [a], pools: [b]}\n" +
 		"director: {admin_password: secret}\npackages: [x]\n"
@@ -231,9 +245,13 @@ func TestSeeds(t *testing.T) {
 		want map[string]string
 		bad  string
 	}{
-		"NoCloud":      {Seed{UserData: []byte(user), NetworkConfig: []byte(netplan)}, full, ""},
-		"wrapped":      {Seed{UserData: []byte(user), NetworkConfig: []byte("network: {" + "version: 2, ethernets: {a: {}}}")}, nil, "-"},
-		"own counts":   {Seed{UserData: []byte(strings.Replace(user, "director: {", "director: {hostname: d2, dns: [192.0.2.54, 192.0.2.55], ", 1)), NetworkConfig: []byte(netplan)}, own, ""},
+		"NoCloud": {Seed{UserData: []byte(user), NetworkConfig: []byte(netplan)}, full, ""},
+		"wrapped": {Seed{
+			UserData:      []byte(user),
+			NetworkConfig: []byte("network: {" + "version: 2, ethernets: {a: {}}}"),
+		}, nil, "-"},
+		"own counts": {Seed{UserData: []byte(strings.Replace(user, "director: {",
+			"director: {hostname: d2, dns: [192.0.2.54, 192.0.2.55], ", 1)), NetworkConfig: []byte(netplan)}, own, ""},
 		"script":       {Seed{UserData: []byte("#!/bin/sh\n")}, nil, "user-data"},
 		"no YAML":      {Seed{UserData: []byte("#cloud-config\na: [")}, nil, "user-data"},
 		"no map":       {Seed{UserData: []byte("#cloud-config\ndirector: secret\n")}, nil, "director"},
@@ -241,13 +259,19 @@ func TestSeeds(t *testing.T) {
 		"two adapters": {Seed{NetworkConfig: []byte("version: 2\nethernets: {a: {}, b: {}}\n")}, nil, "network-config"},
 		"version 1":    {Seed{NetworkConfig: []byte("version: 1\n")}, nil, "network-config"},
 		"config drive": {Seed{
-			UserData: []byte("#cloud-config\ndirector: {admin_password: secret, search: example.org, ntp: 'a,b'}\n"), OpenStack: true,
-			MetaData: []byte(`{"hostname": "d1", "public_keys": {"b": "k2\n", "a": "k1"}}`),
-			NetworkConfig: []byte(`{"networks": [{"type": "ipv4", "ip_address": "192.0.2.10", "netmask": "255.255.255.0",
+			UserData:  []byte("#cloud-config\ndirector: {admin_password: secret, search: example.org, ntp: 'a,b'}\n"),
+			OpenStack: true,
+			MetaData:  []byte(`{"hostname": "d1", "public_keys": {"b": "k2\n", "a": "k1"}}`),
+			NetworkConfig: []byte(`{"networks": [{"type": "ipv4", "ip_address": "192.0.2.10", "netmask": ` +
+				`"255.255.255.0",
 				"routes": [{"network": "0.0.0.0", "netmask": "0.0.0.0", "gateway": "192.0.2.1"}]}],
 				"services": [{"type": "dns", "address": "192.0.2.53"}]}`),
 		}, full, ""},
-		"netmask": {Seed{OpenStack: true, NetworkConfig: []byte(`{"networks": [{"type": "ipv4", "ip_address": "192.0.2.10", "netmask": "255.0.255.0"}]}`)}, nil, "network_data.json"},
+		"netmask": {Seed{
+			OpenStack: true,
+			NetworkConfig: []byte(`{"networks": [{"type": "ipv4", "ip_address": "192.0.2.10", "netmask": ` +
+				`"255.0.255.0"}]}`),
+		}, nil, "network_data.json"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

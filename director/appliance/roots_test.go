@@ -43,7 +43,9 @@ func TestBlock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []loaderBlock{
-		{slot: rootdisk.A, try: rootdisk.B, within: 7200}, {slot: rootdisk.B}, {slot: rootdisk.B, try: rootdisk.A, within: 60},
+		{slot: rootdisk.A, try: rootdisk.B, within: 7200},
+		{slot: rootdisk.B},
+		{slot: rootdisk.B, try: rootdisk.A, within: 60},
 	} {
 		if err := writeBlock(path, want); err != nil {
 			t.Fatal(err)
@@ -135,19 +137,33 @@ func TestSettle(t *testing.T) {
 		data   string // of the database afterwards
 		reason string
 	}{
-		"no change":       {boot: Boot{Slot: rootdisk.A}, data: "migrated"},
-		"an ended change": {rootdisk.Change{Stage: rootdisk.Failed}, Boot{Slot: rootdisk.A}, rootdisk.Failed, "migrated", ""},
+		"no change": {boot: Boot{Slot: rootdisk.A}, data: "migrated"},
+		"an ended change": {
+			rootdisk.Change{Stage: rootdisk.Failed},
+			Boot{Slot: rootdisk.A},
+			rootdisk.Failed,
+			"migrated", "",
+		},
 		"killed while it was written": {
-			rootdisk.Change{Stage: rootdisk.Writing}, Boot{Slot: rootdisk.A}, rootdisk.Failed, "migrated", "it was interrupted",
+			rootdisk.Change{Stage: rootdisk.Writing},
+			Boot{Slot: rootdisk.A},
+			rootdisk.Failed, "migrated",
+			"it was interrupted",
 		},
 		"the trial": {
-			rootdisk.Change{Stage: rootdisk.Trying}, Boot{Slot: rootdisk.B, Trial: true}, rootdisk.Trying, "migrated", "",
+			rootdisk.Change{Stage: rootdisk.Trying},
+			Boot{Slot: rootdisk.B, Trial: true},
+			rootdisk.Trying,
+			"migrated", "",
 		},
 		"killed after the loader was told": {
 			rootdisk.Change{Stage: rootdisk.Trying}, Boot{Slot: rootdisk.B}, rootdisk.Done, "migrated", "",
 		},
 		"the former root is back": {
-			rootdisk.Change{Stage: rootdisk.Trying}, Boot{Slot: rootdisk.A}, rootdisk.Failed, "before", "said nothing of it",
+			rootdisk.Change{Stage: rootdisk.Trying},
+			Boot{Slot: rootdisk.A},
+			rootdisk.Failed, "before",
+			"said nothing of it",
 		},
 		"and says why": {
 			rootdisk.Change{Stage: rootdisk.Trying, Reason: "no answer"},
@@ -177,11 +193,15 @@ func TestSettle(t *testing.T) {
 			if err != nil || s.Change.Stage != tt.want || !strings.Contains(s.Change.Reason, tt.reason) {
 				t.Errorf("%+v, %v", s.Change, err)
 			}
-			want := map[string]string{"director/director.db": tt.data, "director/tls/ca.crt": "ca", "setup/setup.json": "{}"}
+			want := map[string]string{
+				"director/director.db": tt.data, "director/tls/ca.crt": "ca",
+				"setup/setup.json": "{}",
+			}
 			if tt.data == "migrated" {
 				want["director/director.db-wal"] = "journal"
 			}
-			got := content(t, p, "director/director.db", "director/director.db-wal", "director/tls/ca.crt", "setup/setup.json")
+			got := content(t, p, "director/director.db", "director/director.db-wal", "director/tls/ca.crt",
+				"setup/setup.json")
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Error(diff)
 			}

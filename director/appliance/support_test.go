@@ -57,9 +57,11 @@ func TestSupportHasNoSecret(t *testing.T) {
 	if err := errors.Join(p.Save(s), p.Write(t.Context(), s, nil)); err != nil {
 		t.Fatal(err)
 	}
-	sealing, provider, metrics := "c2VhbGluZy1rZXktb2YtdGhlLWRpcmVjdG9y", "vcenter-canary-password", "metrics-canary-token"
+	sealing := "c2VhbGluZy1rZXktb2YtdGhlLWRpcmVjdG9y"
+	provider, metrics := "vcenter-canary-password", "metrics-canary-token"
 	for name, text := range map[string]string{
-		"director/sealing.key": sealing + "\n", "etc/providers/vc.password": provider, "director/metrics.token": metrics,
+		"director/sealing.key": sealing + "\n", "etc/providers/vc.password": provider,
+		"director/metrics.token": metrics,
 	} {
 		if err := os.WriteFile(p.data(name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
@@ -122,11 +124,13 @@ func TestSupportHasNoSecret(t *testing.T) {
 func TestPartsAreBounded(t *testing.T) {
 	t.Parallel()
 	path := filepath.Join(t.TempDir(), "log")
-	if err := os.WriteFile(path, []byte(strings.Repeat("an old line\n", mostPart/8)+"the newest\n"), 0o600); err != nil {
+	if err := os.WriteFile(path, []byte(strings.Repeat("an old line\n", mostPart/8)+"the newest\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	got := string(part{file: path}.read(t.Context()))
-	if len(got) > mostPart+100 || !strings.HasSuffix(got, "the newest\n") || !strings.HasPrefix(got, "# the beginning") {
+	if len(got) > mostPart+100 || !strings.HasSuffix(got, "the newest\n") ||
+		!strings.HasPrefix(got, "# the beginning") {
 		t.Errorf("%d bytes, %.40q ... %.20q", len(got), got, got[len(got)-20:])
 	}
 	if got := string(part{command: []string{"false"}}.read(t.Context())); !strings.Contains(got, "# ") {

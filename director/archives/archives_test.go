@@ -138,7 +138,8 @@ func TestArchivedPlan(t *testing.T) {
 	if n := strings.Count(got["plan-p1/events.jsonl"], "\n"); n != 4 {
 		t.Errorf("it has %d events", n)
 	}
-	if _, _, err := l.Files.Store.Plan(t.Context(), "p1"); director.KindOf(err) == "" || !strings.Contains(err.Error(), "archived") {
+	if _, _, err := l.Files.Store.Plan(t.Context(), "p1"); director.KindOf(err) == "" ||
+		!strings.Contains(err.Error(), "archived") {
 		t.Errorf("the database has an archived plan: %v", err)
 	}
 

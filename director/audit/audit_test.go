@@ -204,7 +204,8 @@ func TestHangUp(t *testing.T) {
 		if err := l.Attempt(ctx, Attempt{Action: "login", Object: "User/ann", Err: errWrong}); err != nil {
 			t.Fatal(err)
 		}
-		if rows := l.rows(t); len(rows) != 1 || rows[0].Outcome != chain.Refused || rows[0].Problem != "unauthenticated" {
+		if rows := l.rows(t); len(rows) != 1 || rows[0].Outcome != chain.Refused ||
+			rows[0].Problem != "unauthenticated" {
 			t.Errorf("%+v", rows)
 		}
 	})

@@ -105,7 +105,8 @@ func TestInitialPassword(t *testing.T) {
 	if err != nil || !created || once != "" {
 		t.Fatalf("EnsureAdmin: %v, %v", created, err)
 	}
-	if _, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "given by a file"}); err != nil || actor.MustChange {
+	if _, actor, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "given by a file"}); err != nil ||
+		actor.MustChange {
 		t.Errorf("login: %+v, %v", actor, err)
 	}
 }
@@ -116,7 +117,8 @@ func TestInitialPasswordByItsHash(t *testing.T) {
 	s, _, _ := setup(t)
 	good := auth.HashPassword("given by its hash")
 	for _, bad := range []string{
-		"", "given by its hash", "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy", "$6$salt$hash", good + "A",
+		"", "given by its hash", "$2a$10$N9qo8uLOickgx2ZMRZoMyeIjZAgcfl7p92ldGxad68LJZdL17lhWy",
+		"$6$salt$hash", good + "A",
 		strings.Replace(good, "p=1", "p=2", 1), strings.Replace(good, "m=19456", "m=99999999", 1),
 	} {
 		created, err := s.EnsureAdminHash(ctx, bad)
@@ -235,7 +237,10 @@ func TestChangePasswordRefuses(t *testing.T) {
 // TestCan is the whole matrix: each role, action and kind. What is not written here is refused.
 func TestCan(t *testing.T) {
 	t.Parallel()
-	kinds := []string{"", "Provider", "Image", "Release", "Network", "Cluster", "Plan", "Schedule", "Credentials", "User", "Audit", "Phase", "Grant", "Project"}
+	kinds := []string{
+		"", "Provider", "Image", "Release", "Network", "Cluster", "Plan", "Schedule", "Credentials",
+		"User", "Audit", "Phase", "Grant", "Project",
+	}
 	all := func(string) bool { return true }
 	only := func(some ...string) func(string) bool {
 		return func(kind string) bool { return slices.Contains(some, kind) }
@@ -264,7 +269,8 @@ func TestCan(t *testing.T) {
 				o := director.Object{Kind: kind, Name: "x"}
 				self := action == director.ActSelf || action == director.ActAccount
 				allowed := self || may[action] != nil && may[action](kind)
-				if got := auth.Can(director.Actor{User: "u", Role: role, Scope: director.ScopeAll}, action, o); got != allowed {
+				if got := auth.Can(director.Actor{User: "u", Role: role, Scope: director.ScopeAll}, action,
+					o); got != allowed {
 					t.Errorf("Can(%q, %s, %s) = %v", role, action, kind, got)
 				}
 				if auth.Can(director.Actor{Role: role, Scope: director.ScopeAll}, action, o) {
@@ -365,7 +371,8 @@ func TestServiceAccountsCannotLogIn(t *testing.T) {
 	for _, password := range []director.Secret{"", "robot", "correct horse battery"} {
 		_, _, err := s.Login(ctx, auth.Login{User: "robot", Password: password})
 		wantKind(t, err, director.KindUnauthenticated)
-		if _, _, unknown := s.Login(ctx, auth.Login{User: "nobody", Password: password}); unknown.Error() != err.Error() {
+		if _, _, unknown := s.Login(ctx,
+			auth.Login{User: "nobody", Password: password}); unknown.Error() != err.Error() {
 			t.Errorf("a service account shows itself: %v, %v", err, unknown)
 		}
 	}

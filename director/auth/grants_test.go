@@ -116,16 +116,24 @@ func TestWideGrants(t *testing.T) {
 func TestVisibleTo(t *testing.T) {
 	t.Parallel()
 	grants := []director.Granted{
-		{Role: director.RoleUser, Project: "web"}, {Role: director.RoleAdmin, Cluster: "shop"}, {Role: "owner", Cluster: "x"},
+		{Role: director.RoleUser, Project: "web"},
+		{Role: director.RoleAdmin, Cluster: "shop"},
+		{Role: "owner", Cluster: "x"},
 	}
 	for name, c := range map[string]struct {
 		actor director.Actor
 		want  *director.Visible
 	}{
-		"no grant":   {director.Actor{Role: director.RoleNone}, &director.Visible{}},
-		"some":       {director.Actor{Role: director.RoleNone, Grants: grants}, &director.Visible{Projects: []string{"web"}, Clusters: []string{"shop"}}},
-		"role":       {director.Actor{Role: director.RoleUser, Grants: grants}, nil},
-		"wide grant": {director.Actor{Role: director.RoleNone, Grants: append(slices.Clone(grants), director.Granted{Role: director.RoleUser})}, nil},
+		"no grant": {director.Actor{Role: director.RoleNone}, &director.Visible{}},
+		"some": {
+			director.Actor{Role: director.RoleNone, Grants: grants},
+			&director.Visible{Projects: []string{"web"}, Clusters: []string{"shop"}},
+		},
+		"role": {director.Actor{Role: director.RoleUser, Grants: grants}, nil},
+		"wide grant": {director.Actor{
+			Role:   director.RoleNone,
+			Grants: append(slices.Clone(grants), director.Granted{Role: director.RoleUser}),
+		}, nil},
 	} {
 		c.actor.User, c.actor.Scope = "u", director.ScopeAll
 		if diff := cmp.Diff(c.want, auth.VisibleTo(c.actor, "Plan")); diff != "" {

@@ -55,7 +55,8 @@ func TestLetIn(t *testing.T) {
 		t.Errorf("the browser logged in eleven minutes ago: %v", err)
 	}
 	for name, l := range map[string]struct{ user, session string }{
-		"another user": {"bob", browser.TokenHash}, "a program's session": {"ann", program.TokenHash}, "none": {"ann", "nope"},
+		"another user": {"bob", browser.TokenHash}, "a program's session": {"ann", program.TokenHash},
+		"none": {"ann", "nope"},
 	} {
 		_, _, err := s.LetIn(ctx, auth.Login{User: l.user}, l.session)
 		if director.KindOf(err) != director.KindUnauthenticated {

@@ -182,7 +182,8 @@ func BenchmarkLogin(b *testing.B) {
 	}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, _, err := s.Login(b.Context(), auth.Login{User: auth.AdminName, Password: "correct horse battery"}); err != nil {
+		if _, _, err := s.Login(b.Context(),
+			auth.Login{User: auth.AdminName, Password: "correct horse battery"}); err != nil {
 			b.Fatal(err)
 		}
 	}

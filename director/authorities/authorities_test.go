@@ -75,7 +75,8 @@ func (r root) sign(t *testing.T, request string, change func(*x509.Certificate))
 
 func TestRequestAndImport(t *testing.T) {
 	t.Parallel()
-	s, w := newService(t, map[string]model.CertificateAuthority{"corp": {Type: model.AuthorityCSR, Subject: "KaaS"}}, nil)
+	s, w := newService(t, map[string]model.CertificateAuthority{"corp": {Type: model.AuthorityCSR, Subject: "KaaS"}},
+		nil)
 	if _, err := s.Import(t.Context(), "corp", "x"); director.KindOf(err) != director.KindConflict {
 		t.Errorf("an import before a request: %v", err)
 	}
@@ -101,14 +102,23 @@ func TestRequestAndImport(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct{ certificate, says string }{
-		"for another key":  {corp.sign(t, stranger, nil), "another key"},
-		"nothing":          {"nothing", "something else than certificates"},
-		"no authority":     {corp.sign(t, request, func(c *x509.Certificate) { c.IsCA, c.MaxPathLen = false, -1 }), "not the certificate of an authority"},
-		"path length 0":    {corp.sign(t, request, func(c *x509.Certificate) { c.MaxPathLen, c.MaxPathLenZero = 0, true }), "path length 0"},
-		"no certSign":      {corp.sign(t, request, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }), "may not sign"},
-		"too short":        {corp.sign(t, request, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) }), "are wanted"},
-		"name constraints": {corp.sign(t, request, func(c *x509.Certificate) { c.PermittedDNSDomains = []string{"corp.org"} }), "name constraints"},
-		"another's chain":  {corp.sign(t, request, nil) + newRoot(t).text(), "not signed by the next"},
+		"for another key": {corp.sign(t, stranger, nil), "another key"},
+		"nothing":         {"nothing", "something else than certificates"},
+		"no authority": {
+			corp.sign(t, request, func(c *x509.Certificate) { c.IsCA, c.MaxPathLen = false, -1 }),
+			"not the certificate of an authority",
+		},
+		"path length 0": {corp.sign(t, request,
+			func(c *x509.Certificate) { c.MaxPathLen, c.MaxPathLenZero = 0, true }), "path length 0"},
+		"no certSign": {
+			corp.sign(t, request, func(c *x509.Certificate) { c.KeyUsage = x509.KeyUsageCRLSign }),
+			"may not sign",
+		},
+		"too short": {corp.sign(t, request,
+			func(c *x509.Certificate) { c.NotAfter = time.Now().Add(time.Hour) }), "are wanted"},
+		"name constraints": {corp.sign(t, request,
+			func(c *x509.Certificate) { c.PermittedDNSDomains = []string{"corp.org"} }), "name constraints"},
+		"another's chain": {corp.sign(t, request, nil) + newRoot(t).text(), "not signed by the next"},
 	} {
 		_, err := s.Import(t.Context(), "corp", tt.certificate)
 		fields := director.FieldsOf(err)
@@ -150,7 +160,8 @@ func issued(t *testing.T, s *Service, corp root) *x509.Certificate {
 // renew brings a longer certificate of the same key, and then one of another key.
 func renew(t *testing.T, s *Service, corp root, request string) {
 	t.Helper()
-	longer := corp.sign(t, request, func(c *x509.Certificate) { c.NotAfter = time.Now().Add(25 * 365 * 24 * time.Hour) })
+	longer := corp.sign(t, request,
+		func(c *x509.Certificate) { c.NotAfter = time.Now().Add(25 * 365 * 24 * time.Hour) })
 	v, err := s.Import(t.Context(), "corp", longer)
 	if err != nil || time.Until(v.Ends) < 24*365*24*time.Hour {
 		t.Fatalf("renewed %+v: %v", v, err)
@@ -214,7 +225,8 @@ func TestUploaded(t *testing.T) {
 	for name, fields := range map[string][]director.Field{
 		"corp": s.Try(t.Context(), "corp", renewed), "new": s.Try(t.Context(), "new", w.docs["corp"]),
 	} {
-		if len(fields) != 1 || fields[0].Path != "spec.credentials" || !strings.Contains(fields[0].Msg, "does not belong") {
+		if len(fields) != 1 || fields[0].Path != "spec.credentials" ||
+			!strings.Contains(fields[0].Msg, "does not belong") {
 			t.Errorf("a trial of %s with another key finds %+v", name, fields)
 		}
 	}

@@ -134,7 +134,10 @@ func TestStepCASaysWhatIsWrong(t *testing.T) {
 		password    director.Secret
 		field, says string
 	}{
-		"no template":         {server, "leaves", nil, "", "spec.stepCA.provisioner", "not the certificate of an authority"},
+		"no template": {
+			server, "leaves", nil, "", "spec.stepCA.provisioner",
+			"not the certificate of an authority",
+		},
 		"no certSign":         {server, "nosign", nil, "", "spec.stepCA.provisioner", "may not sign certificates"},
 		"too short a life":    {server, "short", nil, "", "spec.stepCA.provisioner", "does not let the server sign"},
 		"no such provisioner": {server, "nothing", nil, "", "spec.stepCA.provisioner", "is no provisioner"},
@@ -223,7 +226,8 @@ func TestServersThatAreNotStepCA(t *testing.T) {
 	}
 	s, w := newService(t, map[string]model.CertificateAuthority{"corp": {
 		Type: model.AuthorityStepCA, StepCA: &model.StepCA{
-			URL: "https://127.0.0.1:1", RootFingerprint: strings.Repeat("ab", 32), Provisioner: "p", Credentials: "step",
+			URL: "https://127.0.0.1:1", RootFingerprint: strings.Repeat("ab", 32), Provisioner: "p",
+			Credentials: "step",
 		},
 	}}, map[string]director.Secret{"step": "x"})
 	s.Networks = confine.Private()

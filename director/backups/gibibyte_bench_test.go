@@ -42,7 +42,8 @@ func BenchmarkGibibyte(b *testing.B) {
 	b.Run("bucket", func(b *testing.B) {
 		s, server := open(b, "{count: 1}"), s3test.Start(b)
 		servicetest.Put(b, s.c.Store, fmt.Sprintf("apiVersion: kaas/v1\nkind: BackupTarget\nmetadata: {name: far}\n"+
-			"spec:\n  type: s3\n  s3:\n    url: %s\n    bucket: %s\n    region: %s\n    credentials: key\n    ca: |\n%s\n",
+			"spec:\n  type: s3\n  s3:\n    url: %s\n    bucket: %s\n    region: %s\n    credentials: key\n"+
+			"    ca: |\n%s\n",
 			server.URL, server.Bucket, server.Region, indented(server.CA)))
 		s.c.Accounts = accounts{server.Key, server.Secret.Reveal()}
 		s.c.Networks = confine.Networks{netip.MustParsePrefix("127.0.0.1/32")}

@@ -284,7 +284,8 @@ func TestCampaign(t *testing.T) {
 	v, err := s.Create(t.Context(), ann, "all of them", spec)
 	v = must(t, v, err)
 	v = tick(t, s, v.ID)
-	if v.Status != campaigns.StatusWaiting || len(v.Waves) != 11 || v.Waves[0].Clusters != 1 || v.Waves[1].Clusters != 20 {
+	if v.Status != campaigns.StatusWaiting || len(v.Waves) != 11 || v.Waves[0].Clusters != 1 ||
+		v.Waves[1].Clusters != 20 {
 		t.Fatalf("%s, %d waves", v.Status, len(v.Waves))
 	}
 	if n := w.finish(t); n != 0 {

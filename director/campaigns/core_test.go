@@ -219,8 +219,12 @@ func TestProblems(t *testing.T) {
 	t.Parallel()
 	spec := director.CampaignSpec{
 		Selector: director.CampaignSelector{Labels: []string{""}, Statuses: []string{"gone"}},
-		Target:   director.CampaignTarget{Release: "r", Operation: "cluster.delete"}, Canary: -1, Wave: "00%", Pause: "soon",
-		Failures: "101%", AtOnce: -1, Window: &director.CampaignWindow{Cron: "never", TimeZone: "Nowhere", For: time.Second},
+		Target:   director.CampaignTarget{Release: "r", Operation: "cluster.delete"}, Canary: -1, Wave: "00%",
+		Pause:    "soon",
+		Failures: "101%", AtOnce: -1, Window: &director.CampaignWindow{
+			Cron: "never", TimeZone: "Nowhere",
+			For: time.Second,
+		},
 	}
 	var paths []string
 	for _, f := range problemsOf(spec) {
@@ -244,7 +248,10 @@ func TestProblems(t *testing.T) {
 
 func TestOpen(t *testing.T) {
 	t.Parallel()
-	s := director.CampaignSpec{Window: &director.CampaignWindow{Cron: "0 22 * * *", TimeZone: "UTC", For: 3 * time.Hour}}
+	s := director.CampaignSpec{Window: &director.CampaignWindow{
+		Cron: "0 22 * * *", TimeZone: "UTC",
+		For: 3 * time.Hour,
+	}}
 	for hour, want := range map[int]bool{21: false, 22: true, 24: true, 25: false} {
 		at := time.Date(2026, 6, 1, hour, 30, 0, 0, time.UTC)
 		open, opens := Open(s, at)

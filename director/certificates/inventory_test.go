@@ -50,7 +50,10 @@ func (m machines) Machines(context.Context) ([]director.Machine, error) { return
 func (m machines) Members(context.Context) (out []director.Member, err error) {
 	for _, n := range m.list {
 		if n.Kubernetes != "" {
-			out = append(out, director.Member{ClusterUID: n.ClusterUID, Cluster: n.Cluster, Name: n.Name, Address: n.Address})
+			out = append(out, director.Member{
+				ClusterUID: n.ClusterUID, Cluster: n.Cluster, Name: n.Name,
+				Address: n.Address,
+			})
 		}
 	}
 	slices.SortFunc(out, func(a, b director.Member) int { return strings.Compare(a.Name, b.Name) })
@@ -63,7 +66,8 @@ func nodeRoot(t *testing.T, p pki.ClusterPKI) string {
 	root := t.TempDir()
 	write := func(path, text string) {
 		path = filepath.Join(root, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700),
+			os.WriteFile(path, []byte(text), 0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -23,7 +23,10 @@ func TestOwnAuthorityWaitsForNodes(t *testing.T) {
 	former := server.CA()
 	trusts := map[string]string{"a": former, "b": former, "elsewhere": "another registry's"}
 	node := func(name string) director.Machine {
-		return director.Machine{Name: name, Cluster: "demo", ClusterUID: "u", Kubernetes: "v1.37.1", Address: "10.0.0.1"}
+		return director.Machine{
+			Name: name, Cluster: "demo", ClusterUID: "u", Kubernetes: "v1.37.1",
+			Address: "10.0.0.1",
+		}
 	}
 	machines := []director.Machine{node("b"), node("a"), node("elsewhere"), {Name: "comes", Cluster: "demo"}}
 	buried := node("buried")

@@ -18,7 +18,11 @@ func TestFindingsSayWhatToDo(t *testing.T) {
 		certificate director.Certificate
 		soon, ended string
 	}{
-		"a leaf": {director.Certificate{Cluster: "demo", Name: "apiserver"}, "certs rotate demo", "certs rotate demo --cold"},
+		"a leaf": {
+			director.Certificate{Cluster: "demo", Name: "apiserver"},
+			"certs rotate demo",
+			"certs rotate demo --cold",
+		},
 		"the cluster's authority": {
 			director.Certificate{Cluster: "demo", Name: "ca", CA: true},
 			"directorctl rotate cluster-ca demo", "directorctl certs rotate demo --cold",

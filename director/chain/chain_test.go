@@ -21,7 +21,8 @@ func written(n int64) (entries []Entry, checkpoints []Checkpoint) {
 	var prev Hash
 	for i := int64(1); i <= n; i++ {
 		e := Entry{
-			ID: 100 + i, Seq: i, At: time.Unix(i, 0), Actor: "ann", Action: "apply", Object: fmt.Sprintf("Cluster/c%d", i),
+			ID: 100 + i, Seq: i, At: time.Unix(i, 0), Actor: "ann", Action: "apply",
+			Object:  fmt.Sprintf("Cluster/c%d", i),
 			Outcome: OK, Source: "192.0.2.1", Request: "r1", Diff: "-1\n+2",
 		}.Bounded()
 		e.Hash = e.After(prev)
@@ -135,7 +136,11 @@ func TestForeignCheckpoints(t *testing.T) {
 func TestLinesRoundTrip(t *testing.T) {
 	t.Parallel()
 	entries, checkpoints := written(5)
-	for _, want := range []Line{{Entry: entries[4]}, {Checkpoint: &checkpoints[0]}, {Entry: Entry{ID: 1, Actor: "ann"}}} {
+	for _, want := range []Line{
+		{Entry: entries[4]},
+		{Checkpoint: &checkpoints[0]},
+		{Entry: Entry{ID: 1, Actor: "ann"}},
+	} {
 		text, err := json.Marshal(want)
 		if err != nil {
 			t.Fatal(err)

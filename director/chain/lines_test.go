@@ -54,11 +54,17 @@ func TestVerifyLines(t *testing.T) {
 		bad     int64
 		entries int64
 	}{
-		"whole":                 {content: whole, entries: 20},
-		"part":                  {content: part, entries: 10},
-		"empty":                 {},
-		"changed":               {content: bytes.Replace(whole, []byte("Cluster/c7"), []byte("Cluster/x7"), 1), bad: 7, entries: 20},
-		"entry removed":         {content: bytes.Join(append(append([][]byte{}, lines[:7]...), lines[8:]...), nil), bad: 8, entries: 19},
+		"whole": {content: whole, entries: 20},
+		"part":  {content: part, entries: 10},
+		"empty": {},
+		"changed": {
+			content: bytes.Replace(whole, []byte("Cluster/c7"), []byte("Cluster/x7"), 1), bad: 7,
+			entries: 20,
+		},
+		"entry removed": {
+			content: bytes.Join(append(append([][]byte{}, lines[:7]...), lines[8:]...), nil),
+			bad:     8, entries: 19,
+		},
 		"first entries removed": {content: bytes.Join(lines[3:], nil), bad: 1, entries: 17},
 		"end is not signed":     {content: file(t, 1, 18), bad: 16, entries: 18},
 		"checkpoints removed":   {content: bytes.Join(lines[:20], nil), bad: 1, entries: 20},
@@ -107,7 +113,10 @@ func TestKeyText(t *testing.T) {
 		t.Errorf("%s: %+v, %v", text, got, err)
 	}
 	short := base64.RawURLEncoding.EncodeToString(public()[1:])
-	for _, bad := range []string{"", "x", text + "A", "director-audit::" + short, "director-audit:d1:" + short, "x" + text} {
+	for _, bad := range []string{
+		"", "x", text + "A", "director-audit::" + short, "director-audit:d1:" + short,
+		"x" + text,
+	} {
 		if k, err := ParseKey(bad); err == nil {
 			t.Errorf("%q is the key %+v", bad, k)
 		}

@@ -55,7 +55,8 @@ func (c *copyOf) pass(t *testing.T) {
 func (c *copyOf) wantRefused(t *testing.T, want bool) {
 	t.Helper()
 	err := c.Check(t.Context(), "demo")
-	if want && (director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "take-over")) ||
+	if want && (director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err),
+		"take-over")) ||
 		!want && err != nil {
 		t.Errorf("%s: refused=%t, got %v", c.Own.Run, want, err)
 	}

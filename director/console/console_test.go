@@ -22,8 +22,9 @@ func request(t *testing.T, method, path string) *http.Request {
 func TestAssets(t *testing.T) {
 	t.Parallel()
 	c := New(fstest.MapFS{
-		"index.html": {Data: []byte("page")}, "assets/a.1.js": {Data: []byte("a()")}, "favicon.svg": {Data: []byte("<svg/>")},
-		"key": {Data: []byte("k")}, "README": {Data: []byte("r")},
+		"index.html": {Data: []byte("page")}, "assets/a.1.js": {Data: []byte("a()")},
+		"favicon.svg": {Data: []byte("<svg/>")},
+		"key":         {Data: []byte("k")}, "README": {Data: []byte("r")},
 	})
 	for path, want := range map[string]string{
 		"/assets/a.1.js": "a()", "/favicon.svg": "<svg/>",
@@ -40,12 +41,15 @@ func TestAssets(t *testing.T) {
 
 func TestPageHasItsOwnNonce(t *testing.T) {
 	t.Parallel()
-	c := New(fstest.MapFS{"index.html": {Data: []byte(`<meta property="csp-nonce" nonce="__CSP_NONCE__">__CSP_NONCE__`)}})
+	c := New(fstest.MapFS{"index.html": {
+		Data: []byte(`<meta property="csp-nonce" nonce="__CSP_NONCE__">__CSP_NONCE__`),
+	}})
 	seen := map[string]bool{}
 	for range 3 {
 		w := httptest.NewRecorder()
 		c.Page(w, request(t, http.MethodGet, "/plans/1"))
-		found := regexp.MustCompile(`nonce="([A-Za-z0-9+/]{24})">([A-Za-z0-9+/]{24})$`).FindStringSubmatch(w.Body.String())
+		found := regexp.MustCompile(`nonce="([A-Za-z0-9+/]{24})">([A-Za-z0-9+/]{24})$`).FindStringSubmatch(
+			w.Body.String())
 		if found == nil || found[1] != found[2] || seen[found[1]] {
 			t.Fatalf("the page is %q, after %v", w.Body, seen)
 		}
@@ -87,7 +91,8 @@ func TestBuiltConsole(t *testing.T) {
 	if err != nil || strings.Contains(string(text), placeholder) || !strings.Contains(string(text), "nonce=") {
 		t.Fatalf("%v: %s", err, text)
 	}
-	loads := regexp.MustCompile(`<(?:script|link|img)[^>]*\s(?:src|href)="([^"]*)"`).FindAllStringSubmatch(string(text), -1)
+	loads := regexp.MustCompile(`<(?:script|link|img)[^>]*\s(?:src|href)="([^"]*)"`).FindAllStringSubmatch(string(text),
+		-1)
 	if len(loads) < 2 {
 		t.Errorf("the page loads %v", loads)
 	}

@@ -25,7 +25,8 @@ func TestParseConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Namespace != "kube-system" || c.Guard != (Guard{Percent: 20, Minimum: 5}) || time.Duration(c.Resync) != time.Minute ||
+	if c.Namespace != "kube-system" || c.Guard != (Guard{Percent: 20, Minimum: 5}) ||
+		time.Duration(c.Resync) != time.Minute ||
 		c.Listen != ":8080" || c.Import[0].Key() != "default/postgres" {
 		t.Errorf("config = %+v, want the defaults", c)
 	}

@@ -48,10 +48,12 @@ func TestDiffKeepsWhatIsNotOurs(t *testing.T) {
 	director := entry(one, "kaas-api-vip")
 	director.Meta = map[string]string{MetaOwner: one.Owner, MetaWriter: "director"}
 	c := Diff(one, []Entry{entry(one, "bare")}, []Actual{
-		stored(entry(two, "other-cluster")), stored(otherOwner), stored(bare), stored(entry(one, "old")), stored(director),
+		stored(entry(two, "other-cluster")), stored(otherOwner), stored(bare), stored(entry(one, "old")),
+		stored(director),
 	})
 	if diff := cmp.Diff(Changes{
-		Delete: []Actual{stored(entry(one, "old"))}, Strangers: []string{"bare", "other-cluster", "other-owner"}, Own: 1,
+		Delete:    []Actual{stored(entry(one, "old"))},
+		Strangers: []string{"bare", "other-cluster", "other-owner"}, Own: 1,
 	}, c); diff != "" {
 		t.Errorf("changes (-want +got):\n%s", diff)
 	}

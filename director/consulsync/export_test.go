@@ -24,8 +24,11 @@ func service(namespace, name string, addresses ...string) *corev1.Service {
 	s := &corev1.Service{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name, Annotations: map[string]string{}},
 		Spec: corev1.ServiceSpec{
-			Type:  corev1.ServiceTypeLoadBalancer,
-			Ports: []corev1.ServicePort{{Name: "web", Port: 80, NodePort: 30080}, {Name: "admin", Port: 9000, NodePort: 30900}},
+			Type: corev1.ServiceTypeLoadBalancer,
+			Ports: []corev1.ServicePort{
+				{Name: "web", Port: 80, NodePort: 30080},
+				{Name: "admin", Port: 9000, NodePort: 30900},
+			},
 		},
 	}
 	for _, a := range addresses {
@@ -67,7 +70,8 @@ func TestWanted(t *testing.T) {
 	ending.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
 	w := World{
 		Services: []*corev1.Service{
-			with(service("shop", "web", "10.0.0.1", "2001:db8::1"), AnnotationTags, "b, a,b", AnnotationMeta+"team", "blue"),
+			with(service("shop", "web", "10.0.0.1", "2001:db8::1"), AnnotationTags, "b, a,b",
+				AnnotationMeta+"team", "blue"),
 			with(service("shop", "admin", "10.0.0.2"), AnnotationPort, "admin", AnnotationName, "shop-control"),
 			with(service("shop", "number", "10.0.0.3"), AnnotationPort, "9000"),
 			with(service("shop", "hidden", "10.0.0.4"), AnnotationExport, "false"),
@@ -80,11 +84,19 @@ func TestWanted(t *testing.T) {
 			ObjectMeta: metav1.ObjectMeta{Namespace: "shop", Name: "site"},
 			Spec: networkingv1.IngressSpec{
 				TLS: []networkingv1.IngressTLS{{}},
-				Rules: []networkingv1.IngressRule{{IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
-					Paths: []networkingv1.HTTPIngressPath{{Backend: networkingv1.IngressBackend{Service: &networkingv1.IngressServiceBackend{Name: "web"}}}},
-				}}}},
+				Rules: []networkingv1.IngressRule{
+					{IngressRuleValue: networkingv1.IngressRuleValue{HTTP: &networkingv1.HTTPIngressRuleValue{
+						Paths: []networkingv1.HTTPIngressPath{
+							{Backend: networkingv1.IngressBackend{
+								Service: &networkingv1.IngressServiceBackend{Name: "web"},
+							}},
+						},
+					}}},
+				},
 			},
-			Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.5"}}}},
+			Status: networkingv1.IngressStatus{LoadBalancer: networkingv1.IngressLoadBalancerStatus{
+				Ingress: []networkingv1.IngressLoadBalancerIngress{{IP: "10.0.0.5"}},
+			}},
 		}},
 		Nodes: []Node{{Name: "w1", Addresses: []string{"172.16.0.1"}}, {Name: "w2", Addresses: []string{"172.16.0.2"}}},
 		Ready: map[string]Readiness{"shop/web": {}, "default/local": {"w2": true}, "default/np": {"w1": true}},
@@ -128,7 +140,8 @@ func TestWantedRefuses(t *testing.T) {
 	inside.Spec.Type = corev1.ServiceTypeClusterIP
 	many := service("a", "s")
 	for i := range maxEntries + 1 {
-		many.Status.LoadBalancer.Ingress = append(many.Status.LoadBalancer.Ingress, corev1.LoadBalancerIngress{IP: fmt.Sprintf("10.0.%d.%d", i/256, i%256)})
+		many.Status.LoadBalancer.Ingress = append(many.Status.LoadBalancer.Ingress,
+			corev1.LoadBalancerIngress{IP: fmt.Sprintf("10.0.%d.%d", i/256, i%256)})
 	}
 	noPort := service("a", "s", "10.0.0.1")
 	noPort.Spec.Ports = nil
@@ -140,19 +153,29 @@ func TestWantedRefuses(t *testing.T) {
 		service *corev1.Service
 		reason  string
 	}{
-		"a name with a dot":       {with(service("a", "s", "10.0.0.1"), AnnotationName, "web.shop"), ReasonName},
-		"upper case":              {with(service("a", "s", "10.0.0.1"), AnnotationName, "Web"), ReasonName},
-		"a path":                  {with(service("a", "s", "10.0.0.1"), AnnotationName, "../../v1/acl"), ReasonName},
-		"an empty name":           {with(service("a", "s", "10.0.0.1"), AnnotationName, ""), ReasonName},
-		"a long default":          {service(strings.Repeat("n", 40), strings.Repeat("s", 40), "10.0.0.1"), ReasonName},
-		"Consul's own name":       {with(service("a", "s", "10.0.0.1"), AnnotationName, "consul"), ReasonReserved},
-		"a name of the director":  {with(service("a", "s", "10.0.0.1"), AnnotationName, "kaas-api-demo"), ReasonReserved},
-		"a reserved name":         {with(service("a", "s", "10.0.0.1"), AnnotationName, "vault"), ReasonReserved},
-		"a tag with a space":      {with(service("a", "s", "10.0.0.1"), AnnotationTags, "a b"), ReasonInvalid},
-		"too many tags":           {with(service("a", "s", "10.0.0.1"), AnnotationTags, strings.Join(tooManyTags, ",")), ReasonInvalid},
-		"meta of ours":            {with(service("a", "s", "10.0.0.1"), AnnotationMeta+"kaas-owner", "x"), ReasonInvalid},
-		"a line in meta":          {with(service("a", "s", "10.0.0.1"), AnnotationMeta+"x", "a\nb"), ReasonInvalid},
-		"long meta":               {with(service("a", "s", "10.0.0.1"), AnnotationMeta+"x", strings.Repeat("a", maxMetaValue+1)), ReasonInvalid},
+		"a name with a dot": {with(service("a", "s", "10.0.0.1"), AnnotationName, "web.shop"), ReasonName},
+		"upper case":        {with(service("a", "s", "10.0.0.1"), AnnotationName, "Web"), ReasonName},
+		"a path":            {with(service("a", "s", "10.0.0.1"), AnnotationName, "../../v1/acl"), ReasonName},
+		"an empty name":     {with(service("a", "s", "10.0.0.1"), AnnotationName, ""), ReasonName},
+		"a long default":    {service(strings.Repeat("n", 40), strings.Repeat("s", 40), "10.0.0.1"), ReasonName},
+		"Consul's own name": {with(service("a", "s", "10.0.0.1"), AnnotationName, "consul"), ReasonReserved},
+		"a name of the director": {
+			with(service("a", "s", "10.0.0.1"), AnnotationName, "kaas-api-demo"),
+			ReasonReserved,
+		},
+		"a reserved name":    {with(service("a", "s", "10.0.0.1"), AnnotationName, "vault"), ReasonReserved},
+		"a tag with a space": {with(service("a", "s", "10.0.0.1"), AnnotationTags, "a b"), ReasonInvalid},
+		"too many tags": {
+			with(service("a", "s", "10.0.0.1"), AnnotationTags, strings.Join(tooManyTags, ",")),
+			ReasonInvalid,
+		},
+		"meta of ours": {
+			with(service("a", "s", "10.0.0.1"), AnnotationMeta+"kaas-owner", "x"),
+			ReasonInvalid,
+		},
+		"a line in meta": {with(service("a", "s", "10.0.0.1"), AnnotationMeta+"x", "a\nb"), ReasonInvalid},
+		"long meta": {with(service("a", "s", "10.0.0.1"), AnnotationMeta+"x",
+			strings.Repeat("a", maxMetaValue+1)), ReasonInvalid},
 		"a key with a dot":        {with(service("a", "s", "10.0.0.1"), AnnotationMeta+"x.y", "a"), ReasonInvalid},
 		"a port that is not":      {with(service("a", "s", "10.0.0.1"), AnnotationPort, "http"), ReasonInvalid},
 		"no port at all":          {noPort, ReasonInvalid},

@@ -25,10 +25,11 @@ import (
 
 // ACME is where the certificate for the director's pages is from, besides the director's own.
 type ACME struct {
-	Directory string   `yaml:"directory"` // URL of the ACME server's directory; empty for no server
-	CAFile    string   `yaml:"caFile"`    // certificates that the server's must be from; those that the machine trusts if empty
-	Email     string   `yaml:"email"`     // whom the server writes to; may be empty
-	Names     []string `yaml:"names"`     // DNS names of the certificate, which lead to the director
+	Directory string `yaml:"directory"` // URL of the ACME server's directory; empty for no server
+	// certificates that the server's must be from; those that the machine trusts if empty
+	CAFile string   `yaml:"caFile"`
+	Email  string   `yaml:"email"` // whom the server writes to; may be empty
+	Names  []string `yaml:"names"` // DNS names of the certificate, which lead to the director
 	// KeyID and KeyFile name the key by which the server knows whose account it is (external account binding).
 	KeyID   string `yaml:"keyID"`
 	KeyFile string `yaml:"keyFile"` // holds the key as the server gives it, in base64

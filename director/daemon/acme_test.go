@@ -62,7 +62,8 @@ func inventoryHas(t *testing.T, d *Daemon, what string, like func(director.Certi
 	defer tick.Stop()
 	limit := time.After(time.Minute)
 	for {
-		list, _, err := d.services.inventory.List(t.Context(), director.CertificateQuery{Director: true}, director.Page{})
+		list, _, err := d.services.inventory.List(t.Context(), director.CertificateQuery{Director: true},
+			director.Page{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +91,8 @@ func TestACMECertificate(t *testing.T) {
 	}
 	own := pageCertificate(t, d, "")
 	inventoryHas(t, d, "the problem", func(c director.Certificate) bool {
-		return c.Name == "director" && strings.Contains(c.Problem, consoleName) && strings.Contains(c.Problem, "does not answer")
+		return c.Name == "director" && strings.Contains(c.Problem, consoleName) &&
+			strings.Contains(c.Problem, "does not answer")
 	})
 	if !pageCertificate(t, d, consoleName).Equal(own) {
 		t.Error("something else than the director's own certificate is shown")
@@ -125,7 +127,8 @@ func TestACMECertificate(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !pageCertificate(t, d, consoleName).Equal(shown) || server.Said("path=/acme/acme/new-order") != 1 {
-		t.Errorf("after a restart, with %d orders, another certificate is shown", server.Said("path=/acme/acme/new-order"))
+		t.Errorf("after a restart, with %d orders, another certificate is shown",
+			server.Said("path=/acme/acme/new-order"))
 	}
 }
 
@@ -134,7 +137,10 @@ func trusting(t *testing.T, root string, d *Daemon, path string) (int, string) {
 	t.Helper()
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(root))
-	tr := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, ServerName: consoleName, MinVersion: tls.VersionTLS12}}
+	tr := &http.Transport{TLSClientConfig: &tls.Config{
+		RootCAs: roots, ServerName: consoleName,
+		MinVersion: tls.VersionTLS12,
+	}}
 	defer tr.CloseIdleConnections()
 	r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "https://"+d.Addr().String()+path, nil)
 	if err != nil {
@@ -238,7 +244,8 @@ func TestACMEConfig(t *testing.T) {
 		if tt.field == "" && len(fields) == 0 {
 			continue
 		}
-		if len(fields) != 1 || fields[0].Path != tt.field || fields[0].Hint == "" || strings.Contains(fields[0].Msg, "a secret") {
+		if len(fields) != 1 || fields[0].Path != tt.field || fields[0].Hint == "" ||
+			strings.Contains(fields[0].Msg, "a secret") {
 			t.Errorf("%+v: %+v, want one about %q", c.ACME, fields, tt.field)
 		}
 	}

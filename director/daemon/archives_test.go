@@ -60,7 +60,8 @@ func TestArchivedPlansOverTheAPI(t *testing.T) {
 	if director.KindOf(err) != director.KindNotFound || !strings.Contains(err.Error(), "was archived on") {
 		t.Errorf("started again: %v", err)
 	}
-	wantStatus(t, ended(t, d.services, begin(t, d.services, plan.Request{Operation: plan.ClusterDelete}).Plan.ID), plan.StatusDone)
+	wantStatus(t, ended(t, d.services, begin(t, d.services, plan.Request{Operation: plan.ClusterDelete}).Plan.ID),
+		plan.StatusDone)
 }
 
 func archiveNames(t *testing.T, api *client.Client, id string) (names []string) {

@@ -28,7 +28,8 @@ func TestAuditTrailOfRequests(t *testing.T) {
 		t.Fatal(err)
 	}
 	last := demoDocuments[strings.LastIndex(demoDocuments, "---\n"):]
-	if _, err := api.Apply(t.Context(), []byte(strings.Replace(last, "count: 3", "count: 4", 1)), "x", false); err != nil {
+	if _, err := api.Apply(t.Context(), []byte(strings.Replace(last, "count: 3", "count: 4", 1)),
+		"x", false); err != nil {
 		t.Fatal(err)
 	}
 	if err := api.DeleteDocument(t.Context(), model.Ref{Kind: model.KindCluster, Name: "no-such"}); err == nil {
@@ -48,7 +49,8 @@ func TestAuditTrailOfRequests(t *testing.T) {
 	} {
 		var n int
 		err := db.QueryRowContext(
-			t.Context(), "SELECT count(*) FROM audit WHERE source = '127.0.0.1' AND request <> '' AND seq > 0 AND "+where,
+			t.Context(), "SELECT count(*) FROM audit WHERE source = '127.0.0.1' AND request <> '' AND seq > 0 AND "+
+				where,
 		).Scan(&n)
 		if err != nil || n == 0 {
 			t.Errorf("%s: %d entries, %v", name, n, err)

@@ -27,7 +27,8 @@ metadata: {name: next}
 spec: {bundle: /nowhere/next, kubernetes: v1.38.0}
 `)
 	for i := range clusters {
-		fmt.Fprintf(&b, "---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c%02d}\nspec: {release: k8s, provider: "+
+		fmt.Fprintf(&b, "---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: c%02d}\n"+
+			"spec: {release: k8s, provider: "+
 			"lab, image: node, network: net, masters: {count: 1}}\n", i)
 	}
 	return b.String()
@@ -128,7 +129,8 @@ func TestCampaignOfTwoDirectors(t *testing.T) {
 	if c.Counts["done"] != clusters {
 		t.Errorf("%v", c.Counts)
 	}
-	plans, err := api.Plans(t.Context(), client.PlanFilter{Limit: 100, Operations: []string{string(plan.ClusterUpgrade)}})
+	plans, err := api.Plans(t.Context(),
+		client.PlanFilter{Limit: 100, Operations: []string{string(plan.ClusterUpgrade)}})
 	if err != nil {
 		t.Fatal(err)
 	}

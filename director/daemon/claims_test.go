@@ -180,7 +180,8 @@ func TestRestoredDataTakesOver(t *testing.T) {
 		}
 		_, times, err := d.services.db.Claimed(t.Context())
 		if err != nil || times != step.want {
-			t.Errorf("start %d, with data of %q: taken over %d times, want %d (%v)", i, step.saved, times, step.want, err)
+			t.Errorf("start %d, with data of %q: taken over %d times, want %d (%v)", i, step.saved, times,
+				step.want, err)
 		}
 		if err := d.Stop(t.Context()); err != nil {
 			t.Fatal(err)

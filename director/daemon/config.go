@@ -31,8 +31,9 @@ type Config struct {
 	StateDir string `yaml:"stateDir"` // everything that the director keeps
 	// RunDir holds what a playbook is given while it runs, secrets too. In memory, they come to no disk, and many plays
 	// start faster. Below the RUNTIME_DIRECTORY of systemd, or in stateDir, if empty.
-	RunDir         string     `yaml:"runDir"`
-	Database       string     `yaml:"database"`       // a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
+	RunDir string `yaml:"runDir"`
+	// a PostgreSQL that directors share, without a password; SQLite in stateDir if empty
+	Database       string     `yaml:"database"`
 	Listen         string     `yaml:"listen"`         // address of the API
 	RegistryListen string     `yaml:"registryListen"` // address of the registry
 	PeerAddress    string     `yaml:"peerAddress"`    // host:port of the API for other directors; listen if empty
@@ -55,21 +56,24 @@ type Config struct {
 	// AdminPasswordHashFile holds the hash of the first password of admin, as director setup hash writes it.
 	AdminPasswordHashFile string `yaml:"adminPasswordHashFile"`
 	// DatabasePasswordFile holds the password for Database.
-	DatabasePasswordFile string     `yaml:"databasePasswordFile"`
-	AnsiblePlaybook      string     `yaml:"ansiblePlaybook"`   // name or path of ansible-playbook
-	CausesFile           string     `yaml:"causesFile"`        // further known causes of failures, see docs/reference/causes.md
-	Forks                int        `yaml:"forks"`             // hosts that Ansible works on at once, about 100 MB of memory each
-	StepsAtOnce          int        `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
-	ClonesPerProvider    int        `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
-	ClonesPerHost        int        `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
-	CreationsPerHour     int        `yaml:"creationsPerHour"`  // VMs that are made in any hour, over all providers; 0 without bound
-	PlanLife             Span       `yaml:"planLife"`          // how long a plan can be started after it was made
-	Approval             string     `yaml:"approval"`          // who agrees to plans that destroy: none, any, other
-	TokenLife            Span       `yaml:"tokenLife"`         // how long a login lasts
-	SessionIdle          Span       `yaml:"sessionIdle"`       // how long a browser's session lasts without use
-	ImageUploads         int        `yaml:"imageUploads"`      // uploads of images that may be open at once
-	ImageUploadsSize     model.Size `yaml:"imageUploadsSize"`  // the sum of their sizes
-	ImageReserve         model.Size `yaml:"imageReserve"`      // what images leave free on the disk, for the database
+	DatabasePasswordFile string `yaml:"databasePasswordFile"`
+	AnsiblePlaybook      string `yaml:"ansiblePlaybook"` // name or path of ansible-playbook
+	// further known causes of failures, see docs/reference/causes.md
+	CausesFile string `yaml:"causesFile"`
+	// hosts that Ansible works on at once, about 100 MB of memory each
+	Forks             int `yaml:"forks"`
+	StepsAtOnce       int `yaml:"stepsAtOnce"`       // steps that run at once, over all plans
+	ClonesPerProvider int `yaml:"clonesPerProvider"` // VMs that are made at once on one provider
+	ClonesPerHost     int `yaml:"clonesPerHost"`     // VMs that are made at once on one hypervisor host
+	// VMs that are made in any hour, over all providers; 0 without bound
+	CreationsPerHour int        `yaml:"creationsPerHour"`
+	PlanLife         Span       `yaml:"planLife"`         // how long a plan can be started after it was made
+	Approval         string     `yaml:"approval"`         // who agrees to plans that destroy: none, any, other
+	TokenLife        Span       `yaml:"tokenLife"`        // how long a login lasts
+	SessionIdle      Span       `yaml:"sessionIdle"`      // how long a browser's session lasts without use
+	ImageUploads     int        `yaml:"imageUploads"`     // uploads of images that may be open at once
+	ImageUploadsSize model.Size `yaml:"imageUploadsSize"` // the sum of their sizes
+	ImageReserve     model.Size `yaml:"imageReserve"`     // what images leave free on the disk, for the database
 	// NodeShells is how many shells on nodes administrators may have open at once, through the console; 0 for none.
 	NodeShells int `yaml:"nodeShells"`
 	// Notice is plain text that the first page of the console shows to everyone who logs in.
@@ -91,7 +95,8 @@ type Config struct {
 	// that it tries.
 	Held bool `yaml:"held"`
 
-	Simulate   bool              `yaml:"simulate"`   // pretend all hypervisors, nodes and playbooks; see docs/start/simulate.md
+	// pretend all hypervisors, nodes and playbooks; see docs/start/simulate.md
+	Simulate   bool              `yaml:"simulate"`
 	Simulation simulate.Settings `yaml:"simulation"` // how that goes
 
 	File string `yaml:"-"` // that it was read from; empty without one

@@ -31,7 +31,8 @@ func TestDiscoverDraftOfVSphere(t *testing.T) {
 	check := func(d wire.Discovery, err error) {
 		t.Helper()
 		has := func(kind, name string) bool {
-			return slices.ContainsFunc(d.Items, func(i wire.Discovered) bool { return i.Kind == kind && i.Name == name })
+			return slices.ContainsFunc(d.Items,
+				func(i wire.Discovered) bool { return i.Kind == kind && i.Name == name })
 		}
 		if err != nil || !has("datacenter", "/DC0") || !has("cluster", "/DC0/host/DC0_C0") ||
 			!has("datastore", "/DC0/datastore/LocalDS_0") {

@@ -17,14 +17,18 @@ type Doors struct {
 	ProviderFiles    confine.Dirs     `yaml:"providerFiles"`    // keys, certificates and passwords for providers
 	ProviderSockets  confine.Dirs     `yaml:"providerSockets"`  // of further libvirt daemons on this machine
 	ProviderNetworks confine.Networks `yaml:"providerNetworks"` // addresses of providers
-	MirrorNetworks   confine.Networks `yaml:"mirrorNetworks"`   // addresses of mirrors; providerNetworks if there are none
-	ImageDirs        confine.Dirs     `yaml:"imageDirs"`        // files of node images; default /srv/director/images
-	BundleDirs       confine.Dirs     `yaml:"bundleDirs"`       // directories of release bundles; default /srv/director/bundles
-	BackupDirs       confine.Dirs     `yaml:"backupDirs"`       // directories of backup targets; default /srv/director/backups
+	// addresses of mirrors; providerNetworks if there are none
+	MirrorNetworks confine.Networks `yaml:"mirrorNetworks"`
+	ImageDirs      confine.Dirs     `yaml:"imageDirs"` // files of node images; default /srv/director/images
+	// directories of release bundles; default /srv/director/bundles
+	BundleDirs confine.Dirs `yaml:"bundleDirs"`
+	// directories of backup targets; default /srv/director/backups
+	BackupDirs confine.Dirs `yaml:"backupDirs"`
 	// TrustedKeys are the keys that sign bundles and images: public keys of minisign, or the absolute paths of files
 	// that hold one.
 	TrustedKeys []string `yaml:"trustedKeys"`
-	Unsigned    string   `yaml:"unsigned"` // words: what documents say in spec.unsigned counts; never: nothing is used without a signature
+	// words: what documents say in spec.unsigned counts; never: nothing is used without a signature
+	Unsigned string `yaml:"unsigned"`
 }
 
 // What Unsigned may be.

@@ -54,7 +54,10 @@ func TestCertificateOfTheConfiguration(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"console.example.org": "given", "": "director", "other.example.org": "director"} {
+	for name, want := range map[string]string{
+		"console.example.org": "given", "": "director",
+		"other.example.org": "director",
+	} {
 		conn, err := tls.Dial("tcp", d.Addr().String(), &tls.Config{ServerName: name, InsecureSkipVerify: true})
 		if err != nil {
 			t.Fatal(err)
@@ -65,7 +68,8 @@ func TestCertificateOfTheConfiguration(t *testing.T) {
 		_ = conn.Close()
 	}
 	own, err := d.services.inventory.Own(t.Context())
-	if err != nil || len(own) != 3 || own[2].Place != c.CertificateFile || !strings.Contains(own[2].PEM, "CERTIFICATE") ||
+	if err != nil || len(own) != 3 || own[2].Place != c.CertificateFile ||
+		!strings.Contains(own[2].PEM, "CERTIFICATE") ||
 		strings.Contains(own[2].PEM, "PRIVATE") {
 		t.Errorf("the inventory has %+v of the director: %v", own, err)
 	}

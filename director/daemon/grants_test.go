@@ -42,8 +42,10 @@ spec: {release: k8s, provider: lab, image: node, network: net, project: other}
 `
 
 const (
-	grantWeb  = "apiVersion: kaas/v1\nkind: Grant\nmetadata: {name: web}\nspec: {users: [ann], role: ROLE, project: web}\n"
-	grantShop = "apiVersion: kaas/v1\nkind: Grant\nmetadata: {name: shop}\nspec: {users: [bob], role: operator, cluster: shop}\n"
+	grantWeb = "apiVersion: kaas/v1\nkind: Grant\nmetadata: {name: web}\n" +
+		"spec: {users: [ann], role: ROLE, project: web}\n"
+	grantShop = "apiVersion: kaas/v1\nkind: Grant\nmetadata: {name: shop}\n" +
+		"spec: {users: [bob], role: operator, cluster: shop}\n"
 )
 
 func applied(ctx context.Context, api *client.Client, text string) error {
@@ -228,7 +230,8 @@ func appliesInside(t *testing.T, admin, ann, bob *client.Client) {
 	t.Helper()
 	ctx := t.Context()
 	cluster := func(name, project, more string) string {
-		return "apiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: " + name + "}\nspec: {release: k8s, provider: lab, " +
+		return "apiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: " + name +
+			"}\nspec: {release: k8s, provider: lab, " +
 			"image: node, network: net, project: " + project + more + "}\n"
 	}
 	wantKind(t, "an operator applies", applied(ctx, bob, cluster("shop", "web", "")), director.KindForbidden)
@@ -237,14 +240,26 @@ func appliesInside(t *testing.T, admin, ann, bob *client.Client) {
 		kind director.Kind
 		says string
 	}{
-		"another kind":         {"apiVersion: kaas/v1\nkind: Project\nmetadata: {name: web}\nspec: {}\n", director.KindForbidden, "Project/web"},
-		"no project":           {cluster("blog", `""`, ""), director.KindInvalid, "spec.project"},
-		"another project":      {cluster("blog", "other", ""), director.KindInvalid, "spec.project"},
-		"moved away":           {cluster("shop", "other", ", workers: [{name: w, count: 1}]"), director.KindInvalid, "spec.project"},
-		"another's cluster":    {cluster("theirs", "web", ""), director.KindConflict, "the name is taken"},
-		"a network that hides": {strings.Replace(cluster("blog", "web", ""), "network: net", "network: hidden", 1), director.KindInvalid, "Project/web"},
-		"variables":            {cluster("blog", "web", ", vars: {setup_chrony: false}"), director.KindInvalid, "spec.vars"},
-		"over the quota":       {cluster("blog", "web", ", workers: [{name: w, count: 7}]"), director.KindInvalid, "spec.quota.machines"},
+		"another kind": {
+			"apiVersion: kaas/v1\nkind: Project\nmetadata: {name: web}\nspec: {}\n",
+			director.KindForbidden, "Project/web",
+		},
+		"no project":      {cluster("blog", `""`, ""), director.KindInvalid, "spec.project"},
+		"another project": {cluster("blog", "other", ""), director.KindInvalid, "spec.project"},
+		"moved away": {
+			cluster("shop", "other", ", workers: [{name: w, count: 1}]"), director.KindInvalid,
+			"spec.project",
+		},
+		"another's cluster": {cluster("theirs", "web", ""), director.KindConflict, "the name is taken"},
+		"a network that hides": {
+			strings.Replace(cluster("blog", "web", ""), "network: net", "network: hidden", 1),
+			director.KindInvalid, "Project/web",
+		},
+		"variables": {cluster("blog", "web", ", vars: {setup_chrony: false}"), director.KindInvalid, "spec.vars"},
+		"over the quota": {
+			cluster("blog", "web", ", workers: [{name: w, count: 7}]"), director.KindInvalid,
+			"spec.quota.machines",
+		},
 	} {
 		wantKind(t, what, applied(ctx, ann, c.text), c.kind, c.says)
 	}

@@ -109,7 +109,8 @@ func TestAnUpgradeAsksItsHooks(t *testing.T) {
 	freeze.Store(true)
 	authority := webhooktest.NewAuthority(t)
 	var asked *webhooktest.Endpoint
-	asked = webhooktest.Start(t, "127.0.0.1:0", authority, false, refuses(&asked, "before.upgrade", "demo-w-2", &freeze))
+	asked = webhooktest.Start(t, "127.0.0.1:0", authority, false,
+		refuses(&asked, "before.upgrade", "demo-w-2", &freeze))
 	told := webhooktest.Start(t, "127.0.0.1:0", authority, false, webhooktest.JSON(200, ""))
 	phases := "  phases: [" + strings.Join(model.HookPhases()[2:], ", ") + "]\n"
 	text := hookText("asked", asked, phases+"  select: {roles: [worker]}\n  onRefuse: fail\n") + "---\n" +
@@ -157,7 +158,8 @@ func TestAnUpgradeAsksItsHooks(t *testing.T) {
 	}
 	for _, h := range all {
 		if h.Node != "" && (h.Host == "" || h.VM == "" || !strings.HasSuffix(h.Answer, "/answer")) {
-			t.Errorf("%s of %s is on the VM %q of host %q, and answers go to %q", h.Phase, h.Node, h.VM, h.Host, h.Answer)
+			t.Errorf("%s of %s is on the VM %q of host %q, and answers go to %q", h.Phase, h.Node, h.VM,
+				h.Host, h.Answer)
 		}
 	}
 	wantTold(t, api, told, "before.plan running", "after.plan failed", "before.plan running", "after.plan running")

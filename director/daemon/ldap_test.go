@@ -76,7 +76,8 @@ func TestPeopleOfADirectory(t *testing.T) {
 	if _, err := admin.TestIdentityProvider(t.Context(), "corp", ""); director.KindOf(err) != director.KindConflict {
 		t.Errorf("the credentials went elsewhere: %v", err)
 	}
-	if _, err := admin.CreateUser(t.Context(), wire.NewUser{Name: "ann"}); director.KindOf(err) != director.KindConflict {
+	if _, err := admin.CreateUser(t.Context(),
+		wire.NewUser{Name: "ann"}); director.KindOf(err) != director.KindConflict {
 		t.Errorf("a local user took the name of a person: %v", err)
 	}
 }

@@ -101,7 +101,8 @@ func (o *outage) node(name string) wire.Node {
 func (o *outage) vms(name string) []hypervisor.VM {
 	o.t.Helper()
 	var out []hypervisor.VM
-	all, err := sim.Open(o.world.Clone().Reach()).List(o.t.Context(), hypervisor.Filter{Director: o.d.services.director.ID})
+	all, err := sim.Open(o.world.Clone().Reach()).List(o.t.Context(),
+		hypervisor.Filter{Director: o.d.services.director.ID})
 	if err != nil {
 		o.t.Fatal(err)
 	}

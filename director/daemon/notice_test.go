@@ -39,7 +39,10 @@ func TestNoticeOfTheDemo(t *testing.T) {
 		t.Fatal(err)
 	}
 	notice := c.settings().Notice
-	for _, want := range []string{"cluster demo", "demo-master-1", "demo-worker-1", demo + "/kubeconfig", "To try next"} {
+	for _, want := range []string{
+		"cluster demo", "demo-master-1", "demo-worker-1", demo + "/kubeconfig",
+		"To try next",
+	} {
 		if !strings.Contains(notice, want) {
 			t.Errorf("the notice does not name %s: %s", want, notice)
 		}

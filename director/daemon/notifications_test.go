@@ -46,7 +46,8 @@ func TestScheduleOf(t *testing.T) {
 		d := model.Stored{Created: day(tt.created)}
 		d.Metadata.Name = "s"
 		d.Schedule = &model.Schedule{
-			Cron: "45 3 * * *", TimeZone: "UTC", Job: model.ScheduledJob{Name: tt.job}, Deadline: model.Duration(6 * time.Hour),
+			Cron: "45 3 * * *", TimeZone: "UTC", Job: model.ScheduledJob{Name: tt.job},
+			Deadline: model.Duration(6 * time.Hour),
 		}
 		tt.want.Name, tt.want.Job = "s", tt.job
 		if diff := cmp.Diff(tt.want, scheduleOf(d, tt.runs, now)); diff != "" {

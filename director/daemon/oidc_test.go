@@ -58,7 +58,9 @@ func (b browser) arrive(t *testing.T, name, next string) *url.URL {
 }
 
 // providerOf starts a provider and a director whose document corp names it.
-func providerOf(t *testing.T) (*oidctest.Server, func() browser, func(status int, b browser) string, func(text string) error) {
+func providerOf(t *testing.T) (*oidctest.Server, func() browser, func(status int, b browser) string,
+	func(text string) error,
+) {
 	t.Helper()
 	c := simulating(t, grantDocuments)
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -192,7 +194,8 @@ func TestWaysBackThatAreRefused(t *testing.T) {
 	b := fresh()
 	back = b.arrive(t, "ann", "")
 	state := back.Query().Get("state")
-	refused("the provider says no", b, "/api/v1/session/callback?error=access_denied&error_description=%3Cscript%3E&state="+state,
+	refused("the provider says no", b,
+		"/api/v1/session/callback?error=access_denied&error_description=%3Cscript%3E&state="+state,
 		http.StatusUnauthorized, "did not log you in")
 	refused("after a no", b, back.String(), http.StatusUnauthorized, "")
 	b = fresh()
@@ -200,7 +203,8 @@ func TestWaysBackThatAreRefused(t *testing.T) {
 	refused("another issuer", b, back.String()+"&iss=https%3A%2F%2Fevil", http.StatusUnauthorized, "another provider")
 	b = fresh()
 	refused("no group has a role", b, b.arrive(t, "eve", "").String(), http.StatusUnauthorized, "none of your groups")
-	refused("no such provider", fresh(), "/api/v1/session/begin/none", http.StatusNotFound, "there is no identity provider")
+	refused("no such provider", fresh(), "/api/v1/session/begin/none", http.StatusNotFound,
+		"there is no identity provider")
 	for _, next := range []string{"//evil", "https://evil", "/\\evil", "/a\nb", "javascript:x", "/\t/evil", "evil"} {
 		b := fresh()
 		resp, text := b.get(t, b.arrive(t, "ann", next).String())

@@ -35,7 +35,8 @@ spec: {provider: lab, cidr: 10.88.0.0/24, pool: {from: 10.88.0.10, to: 10.88.0.9
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node}
-spec: {source: /nowhere/image, sha256: "0000000000000000000000000000000000000000000000000000000000000000", kubernetes: v1.37.1}
+spec: {source: /nowhere/image, sha256: "0000000000000000000000000000000000000000000000000000000000000000", ` +
+	`kubernetes: v1.37.1}
 ---
 apiVersion: kaas/v1
 kind: Release
@@ -45,7 +46,8 @@ spec: {bundle: /nowhere/bundle, kubernetes: v1.37.1}
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: node-next}
-spec: {source: /nowhere/image-next, sha256: "0000000000000000000000000000000000000000000000000000000000000000", kubernetes: v1.37.2}
+spec: {source: /nowhere/image-next, sha256: "0000000000000000000000000000000000000000000000000000000000000000", ` +
+	`kubernetes: v1.37.2}
 ---
 apiVersion: kaas/v1
 kind: Release

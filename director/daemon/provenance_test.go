@@ -89,7 +89,8 @@ func (s signedThings) documents(words string) string {
 	)
 	release := fmt.Sprintf("{bundle: %s, kubernetes: v1.37.1, unsigned: %q}", s.bundle, words)
 	return strings.NewReplacer(
-		`{source: /nowhere/image, sha256: "0000000000000000000000000000000000000000000000000000000000000000", kubernetes: v1.37.1}`, image,
+		`{source: /nowhere/image, sha256: "0000000000000000000000000000000000000000000000000000000000000000", `+
+			`kubernetes: v1.37.1}`, image,
 		"{bundle: /nowhere/bundle, kubernetes: v1.37.1}", release,
 	).Replace(demoDocuments)
 }

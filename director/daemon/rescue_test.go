@@ -80,7 +80,8 @@ func TestRescueChecksThePeer(t *testing.T) {
 		"another user": peer{uid: os.Geteuid() + 4711}, "not known": peer{err: io.EOF}, "none": nil,
 	} {
 		r := httptest.NewRequestWithContext(
-			context.WithValue(t.Context(), peerKey{}, p), http.MethodPost, wire.RescuePath, strings.NewReader(`{"user":"a"}`),
+			context.WithValue(t.Context(), peerKey{}, p), http.MethodPost, wire.RescuePath,
+			strings.NewReader(`{"user":"a"}`),
 		)
 		w := httptest.NewRecorder()
 		d.rescue(nil)(w, r) // nil: nothing may be asked of it

@@ -40,7 +40,8 @@ func TestNoPlanOnAFullDisk(t *testing.T) {
 	_, making := api.MakePlan(t.Context(), "demo", plan.Request{})
 	_, starting := api.StartPlan(t.Context(), p.ID, p.Hash)
 	for _, err := range []error{making, starting} {
-		if director.KindOf(err) != director.KindExhausted || !strings.Contains(err.Error(), "no plan is made or started") ||
+		if director.KindOf(err) != director.KindExhausted ||
+			!strings.Contains(err.Error(), "no plan is made or started") ||
 			director.HintOf(err) == "" {
 			t.Errorf("on a full disk: %v (%s)", err, director.HintOf(err))
 		}

@@ -329,7 +329,8 @@ func TestAKeptVMIsLeftAlone(t *testing.T) {
 	if m := kept(); m.KeptBy != "admin" || m.State != director.MachineDetached {
 		t.Errorf("the ledger says %+v", m)
 	}
-	if p, err := s.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{}); err != nil || len(p.Plan.Steps) > 0 {
+	if p, err := s.planning.MakePlan(t.Context(), "admin", "demo", plan.Request{}); err != nil ||
+		len(p.Plan.Steps) > 0 {
 		t.Errorf("a plan of the unchanged document has the steps %v: %v", p.Plan.Steps, err)
 	}
 	s.apply(t, fewer.Replace(nextRelease()))

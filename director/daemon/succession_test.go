@@ -34,7 +34,8 @@ func begin(t *testing.T, s services, r plan.Request) plan.View {
 	t.Helper()
 	p, err := s.planning.MakePlan(t.Context(), "admin", "demo", r)
 	if err == nil && len(p.Plan.Approvals) > 0 && s.cfg.Approval != string(planning.ApprovalNone) {
-		_, err = s.planning.MovePlan(t.Context(), "admin", p.Plan.ID, planning.Move{Verb: planning.VerbApprove, Hash: p.Plan.Hash})
+		_, err = s.planning.MovePlan(t.Context(), "admin", p.Plan.ID,
+			planning.Move{Verb: planning.VerbApprove, Hash: p.Plan.Hash})
 	}
 	if err == nil {
 		p, err = s.planning.StartPlan(t.Context(), "admin", p.Plan.ID, p.Plan.Hash)
@@ -153,7 +154,8 @@ func TestAnOldPlanIsNotRevived(t *testing.T) {
 	old = first
 	revive()
 	wantStale(t, s, first.Plan.ID, failed, "was started after it")
-	if _, err := s.planning.MovePlan(t.Context(), "admin", second.Plan.ID, planning.Move{Verb: planning.VerbRetry}); err != nil {
+	if _, err := s.planning.MovePlan(t.Context(),
+		"admin", second.Plan.ID, planning.Move{Verb: planning.VerbRetry}); err != nil {
 		t.Errorf("the newest plan: %v", err)
 	}
 	wantStatus(t, ended(t, s, second.Plan.ID), plan.StatusFailed)

@@ -19,8 +19,9 @@ import (
 
 // AuditSyslog is where the audit trail goes besides the database.
 type AuditSyslog struct {
-	Address    string `yaml:"address"`    // HOST[:PORT] of a log server, by TLS; empty for none
-	CAFile     string `yaml:"caFile"`     // certificates that the server's must be from; those that the machine trusts if empty
+	Address string `yaml:"address"` // HOST[:PORT] of a log server, by TLS; empty for none
+	// certificates that the server's must be from; those that the machine trusts if empty
+	CAFile     string `yaml:"caFile"`
 	CertFile   string `yaml:"certFile"`   // certificate that the director shows, in PEM form; none if empty
 	KeyFile    string `yaml:"keyFile"`    // its key
 	ServerName string `yaml:"serverName"` // name in the server's certificate; the host of address if empty

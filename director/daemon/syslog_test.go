@@ -41,7 +41,8 @@ func TestAuditSyslogConfig(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string][]string{
 		"{}": nil,
-		"{address: logs.example.org, facility: 23, caFile: /ca, certFile: /c, keyFile: /k, serverName: x, hostName: y}": nil,
+		"{address: logs.example.org, facility: 23, caFile: /ca, certFile: /c, keyFile: /k, serverName: x, " +
+			"hostName: y}": nil,
 		"{address: 'logs.example.org:6514'}":            nil,
 		"{address: '[2001:db8::1]:6514'}":               nil,
 		"{address: '2001:db8::1'}":                      nil,

@@ -155,7 +155,8 @@ kind: Provider
 metadata: {name: lab}
 spec:
   type: vsphere
-  vsphere: {url: %q, thumbprint: %q, credentials: vcenter, datacenter: DC0, cluster: DC0_C0, datastores: [LocalDS_0], dataDatastore: LocalDS_1}
+  vsphere: {url: %q, thumbprint: %q, credentials: vcenter, datacenter: DC0, cluster: DC0_C0, datastores: `+
+		`[LocalDS_0], dataDatastore: LocalDS_1}
 `, s.Host, s.Thumbprint)}
 	change := strings.NewReplacer(
 		"@IMAGE@", image.Path, "@SHA256@", image.SHA256, "@KUBERNETES@", "v1.37.0", "@BUNDLE@", bundle,

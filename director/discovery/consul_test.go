@@ -100,8 +100,11 @@ func testTest(t *testing.T, server *consultest.Server) {
 		}, "", "settings", "holds no certificate"},
 		"wrong datacenter": {func(c *model.Consul) { c.Datacenter = "dc9" }, "", "datacenter", "it is dc1"},
 		"wrong domain":     {func(c *model.Consul) { c.Domain = "corp" }, "", "domain", "answers for consul"},
-		"no credentials":   {func(c *model.Consul) { c.Credentials = "none" }, "", "credentials none", "no credentials"},
-		"revoked token":    {func(*model.Consul) {}, "11111111-2222-3333-4444-555555555555", "token", "does not know"},
+		"no credentials": {
+			func(c *model.Consul) { c.Credentials = "none" }, "", "credentials none",
+			"no credentials",
+		},
+		"revoked token": {func(*model.Consul) {}, "11111111-2222-3333-4444-555555555555", "token", "does not know"},
 		"gossip key": {func(c *model.Consul) {
 			c.Gossip = "gossip"
 		}, "", "credentials gossip", "no gossip key"},

@@ -224,7 +224,8 @@ func (b *manned) others(t *testing.T, tick func()) {
 	t.Helper()
 	agents, _, _ := b.sealed.ConsulAgents(t.Context(), b.Director)
 	agents.Tokens["director-iother"] = director.AgentToken{
-		Machine: "iother", Accessor: "11111111-aaaa-4000-8000-000000000000", Secret: "22222222-aaaa-4000-8000-000000000000",
+		Machine: "iother", Accessor: "11111111-aaaa-4000-8000-000000000000",
+		Secret:   "22222222-aaaa-4000-8000-000000000000",
 		Services: []string{ServiceDirector},
 	}
 	b.sealed.setAgents(b.Director, &agents)

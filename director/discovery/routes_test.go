@@ -141,7 +141,8 @@ func TestGapsFromOutside(t *testing.T) {
 		"routed":           {"open", nil, []string{"deaf [old] to open10.1.0.0/24 for [kaas-api-a]"}},
 		"the same network": {"deaf", nil, nil},
 		"behind a host's address": {"nat", nil, []string{
-			"bridge [db the director] to nat10.3.0.0/24 for [kaas-api-a]", "deaf [old] to nat10.3.0.0/24 for [kaas-api-a]",
+			"bridge [db the director] to nat10.3.0.0/24 for [kaas-api-a]",
+			"deaf [old] to nat10.3.0.0/24 for [kaas-api-a]",
 		}},
 		"a router on both": {"nat", func(all map[string]model.Network) {
 			for _, on := range []string{"bridge", "deaf"} {

@@ -47,7 +47,10 @@ func testHandover(t *testing.T, server *consultest.Server) {
 	f.sealed.setAgents("h1", &agents)
 	f.keep(t, "h1")
 	f.well(t)
-	own := []string{"director-hand/kaas-director=passing", "h1/kaas-api-hand-master-1=passing", "h1/kaas-api-vip=passing"}
+	own := []string{
+		"director-hand/kaas-director=passing", "h1/kaas-api-hand-master-1=passing",
+		"h1/kaas-api-vip=passing",
+	}
 	f.has(t, "before there is an agent", own...)
 
 	p := &port{number: consultest.FreePorts(t, 1)[0]}

@@ -203,12 +203,18 @@ func refusedFormats(t *testing.T, disk string, vmdk []byte) map[string]refusal {
 			path: diskimagetest.OVA(t, true, diskimagetest.File{Name: "disk.vmdk", Content: vmdk}),
 			want: "is a tar archive and not an OVA",
 		},
-		"raw without boot": {path: rawChanged(t, disk, 1<<30, "\x00\x00"), want: "is not a disk image of a known format"},
+		"raw without boot": {
+			path: rawChanged(t, disk, 1<<30, "\x00\x00"),
+			want: "is not a disk image of a known format",
+		},
 		"raw cut in a part": {
 			path: rawChanged(t, disk, 1<<30-100, "\x55\xaa"),
 			want: "is cut off or damaged: a raw disk has whole sectors",
 		},
-		"raw too small": {path: rawChanged(t, disk, 64<<20, "\x55\xaa"), want: "is too small for a node: its disk has 64 MiB"},
+		"raw too small": {
+			path: rawChanged(t, disk, 64<<20, "\x55\xaa"),
+			want: "is too small for a node: its disk has 64 MiB",
+		},
 	}
 }
 
@@ -216,12 +222,15 @@ func refusedQCOW2(t *testing.T, disk string) map[string]refusal {
 	q := diskimagetest.Convert(t, disk, "qcow2")
 	small := diskimagetest.Convert(t, disk, "qcow2", "-o", "cluster_size=4k")
 	return map[string]refusal{
-		"qcow2 too small":   {path: be(t, q, 24, 1<<29, 8), want: "is too small for a node: its disk has 512 MiB"},
-		"qcow2 huge":        {path: be(t, q, 24, 1<<62, 8), want: "which is too large"},
-		"qcow2 version":     {path: be(t, q, 4, 4, 4), want: "has version 4 of qcow2"},
-		"backing file":      {path: be(t, q, 8, 0x200, 8), want: "needs a backing file"},
-		"data file":         {path: be(t, q, 72, 4, 8), want: "keeps its data in another file"},
-		"data file, hidden": {path: be(t, q, int(header(t, q)), 0x44415441_00000004, 8), want: "keeps its data in another file"},
+		"qcow2 too small": {path: be(t, q, 24, 1<<29, 8), want: "is too small for a node: its disk has 512 MiB"},
+		"qcow2 huge":      {path: be(t, q, 24, 1<<62, 8), want: "which is too large"},
+		"qcow2 version":   {path: be(t, q, 4, 4, 4), want: "has version 4 of qcow2"},
+		"backing file":    {path: be(t, q, 8, 0x200, 8), want: "needs a backing file"},
+		"data file":       {path: be(t, q, 72, 4, 8), want: "keeps its data in another file"},
+		"data file, hidden": {
+			path: be(t, q, int(header(t, q)), 0x44415441_00000004, 8),
+			want: "keeps its data in another file",
+		},
 		"encrypted":         {path: be(t, q, 32, 2, 4), want: "is encrypted"},
 		"marked as damaged": {path: be(t, q, 72, 2, 8), want: "is marked as damaged"},
 		"unknown features":  {path: be(t, q, 72, 1<<9, 8), want: "uses features of qcow2 that are not known: 0x200"},
@@ -231,13 +240,21 @@ func refusedQCOW2(t *testing.T, disk string) map[string]refusal {
 		"l1 far away":       {path: be(t, q, 40, 1<<61, 8), want: "its first table lies behind its end"},
 		"l2 far away":       {path: be(t, q, int(l1(t, q)), 1<<63|1<<40, 8), want: "a table lies behind its end"},
 		"l2 twice": {
-			path: changed(t, small, func(b []byte) []byte { at := l1(t, small); copy(b[at+8:at+16], b[at:at+8]); return b }),
+			path: changed(t, small, func(b []byte) []byte {
+				at := l1(t, small)
+				copy(b[at+8:at+16],
+					b[at:at+8])
+				return b
+			}),
 			want: "lead to one place",
 		},
-		"qcow2, half":        {path: cut(t, q, size(t, q)/2), want: "is cut off or damaged"},
-		"qcow2, most":        {path: cut(t, q, size(t, q)-200000), want: "is cut off or damaged"},
-		"qcow2, head":        {path: cut(t, q, 600), want: "is cut off or damaged"},
-		"qcow2 without boot": {path: be(t, q, int(firstCluster(t, q))+510, 0, 2), want: "holds a disk without a boot sector"},
+		"qcow2, half": {path: cut(t, q, size(t, q)/2), want: "is cut off or damaged"},
+		"qcow2, most": {path: cut(t, q, size(t, q)-200000), want: "is cut off or damaged"},
+		"qcow2, head": {path: cut(t, q, 600), want: "is cut off or damaged"},
+		"qcow2 without boot": {
+			path: be(t, q, int(firstCluster(t, q))+510, 0, 2),
+			want: "holds a disk without a boot sector",
+		},
 	}
 }
 
@@ -245,8 +262,14 @@ func refusedVMDK(t *testing.T, disk, stream string) map[string]refusal {
 	footed := withFooter(t, stream)
 	sparse := diskimagetest.Convert(t, disk, "vmdk", "-o", "subformat=monolithicSparse")
 	return map[string]refusal{
-		"stream, half":   {path: cut(t, stream, size(t, stream)/2), want: "is cut off or damaged: data lies behind its end"},
-		"stream, footer": {path: cut(t, footed, size(t, footed)-512), want: "is cut off or damaged: its footer is missing"},
+		"stream, half": {
+			path: cut(t, stream, size(t, stream)/2),
+			want: "is cut off or damaged: data lies behind its end",
+		},
+		"stream, footer": {
+			path: cut(t, footed, size(t, footed)-512),
+			want: "is cut off or damaged: its footer is missing",
+		},
 		"sparse, half":   {path: cut(t, sparse, size(t, sparse)/2), want: "is cut off or damaged"},
 		"vmdk elsewhere": {path: le(t, sparse, 12, 0, 8), want: "keeps its data in other files"},
 		"vmdk huge":      {path: le(t, sparse, 12, 1<<60, 8), want: "which is too large"},
@@ -258,8 +281,11 @@ func refusedVMDK(t *testing.T, disk, stream string) map[string]refusal {
 			path: replaced(t, sparse, "# The Disk Data Base", "RW 1 SPARSE \"other\"\n"),
 			want: "keeps its data in other files",
 		},
-		"vmdk flat":    {path: replaced(t, sparse, " SPARSE ", " FLAT   "), want: "keeps its data in other files"},
-		"vmdk kind":    {path: replaced(t, sparse, "monolithicSparse", "vmfsSparse\"     "), want: "is a VMDK of the kind"},
+		"vmdk flat": {path: replaced(t, sparse, " SPARSE ", " FLAT   "), want: "keeps its data in other files"},
+		"vmdk kind": {
+			path: replaced(t, sparse, "monolithicSparse", "vmfsSparse\"     "),
+			want: "is a VMDK of the kind",
+		},
 		"vmdk no text": {path: le(t, sparse, 28, 0, 8), want: "whose description lies in another file"},
 		"vmdk grain":   {path: le(t, sparse, 20, 3, 8), want: "impossible sizes"},
 	}
@@ -274,7 +300,10 @@ func refusedOVA(t *testing.T, disk string, vmdk []byte) map[string]refusal {
 			path: diskimagetest.OVA(t, false, diskimagetest.File{Name: "n.ovf", Content: []byte(diskimagetest.OVF)}),
 			want: "its disk disk.vmdk is missing",
 		},
-		"ova, other disk": {path: replaced(t, ova, "\x00KDMV", "\x00KDMX"), want: "disk.vmdk is not a disk image of a known format"},
+		"ova, other disk": {
+			path: replaced(t, ova, "\x00KDMV", "\x00KDMX"),
+			want: "disk.vmdk is not a disk image of a known format",
+		},
 		"ova, other content": {
 			path: changed(t, ova, func(b []byte) []byte { b[bytes.Index(b, []byte("KDMV"))+400] ^= 1; return b }),
 			want: "does not have the checksum of the manifest",
@@ -289,7 +318,8 @@ func refusedOVA(t *testing.T, disk string, vmdk []byte) map[string]refusal {
 			want: "has 2 disks",
 		},
 		"ova, gzip": {
-			path: withOVF(t, vmdk, strings.Replace(diskimagetest.OVF, `ovf:id="file1"`, `ovf:id="file1" ovf:compression="gzip"`, 1)),
+			path: withOVF(t, vmdk, strings.Replace(diskimagetest.OVF, `ovf:id="file1"`,
+				`ovf:id="file1" ovf:compression="gzip"`, 1)),
 			want: "compressed",
 		},
 		"ova, out": {

@@ -30,7 +30,8 @@ spec: {bundle: /b, kubernetes: v1.37.2}
 apiVersion: kaas/v1
 kind: Image
 metadata: {name: i}
-spec: {source: /i, kubernetes: v1.37.2, sha256: "` + "0000000000000000000000000000000000000000000000000000000000000000" + `"}
+spec: {source: /i, kubernetes: v1.37.2, sha256: "` +
+	"0000000000000000000000000000000000000000000000000000000000000000" + `"}
 ---
 apiVersion: kaas/v1
 kind: Network

@@ -34,7 +34,8 @@ spec:
 apiVersion: kaas/v1
 kind: Network
 metadata: {name: nfs}
-spec: {provider: virt, mode: nat, cidr: 10.90.0.0/24, gateway: 10.90.0.1, pool: {ranges: [10.90.0.10-10.90.0.20], from: 10.90.0.30, to: 10.90.0.40}}
+spec: {provider: virt, mode: nat, cidr: 10.90.0.0/24, gateway: 10.90.0.1, pool: {ranges: [10.90.0.10-10.90.0.20], ` +
+	`from: 10.90.0.30, to: 10.90.0.40}}
 ---
 apiVersion: kaas/v1
 kind: Network

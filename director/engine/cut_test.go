@@ -350,7 +350,10 @@ func (f *film) copy(name string, seq int64) frame {
 	if _, err := f.SQL().Exec("VACUUM INTO ?", path); err != nil {
 		f.t.Error(err)
 	}
-	return frame{name: name, seq: seq, db: path, world: f.installation.world.Clone(), fleet: f.installation.fleet.clone()}
+	return frame{
+		name: name, seq: seq, db: path, world: f.installation.world.Clone(),
+		fleet: f.installation.fleet.clone(),
+	}
 }
 
 func (f *film) seq(ctx context.Context) int64 {

@@ -86,7 +86,8 @@ func TestCancelNowReachesAPeer(t *testing.T) {
 	if err := asked.Cancel(t.Context(), "p1", "admin", true); err != nil {
 		t.Fatal(err)
 	}
-	if got := await(t, e, s, "p1", ended); got.Status != plan.StatusCancelled || got.Step("net").Status != plan.Waiting {
+	if got := await(t, e, s, "p1", ended); got.Status != plan.StatusCancelled ||
+		got.Step("net").Status != plan.Waiting {
 		t.Errorf("got %+v", got)
 	}
 	if err := <-cause; err == nil || err.Error() != "cancelled by a person" {

@@ -148,7 +148,8 @@ func TestStallsDuringAPlayNeverEndAPlan(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if !eventually(ctx, func() bool { return status().Status != plan.StatusRunning }) || status().Status != plan.StatusDone {
+	if !eventually(ctx, func() bool { return status().Status != plan.StatusRunning }) ||
+		status().Status != plan.StatusDone {
 		st := status()
 		t.Fatalf("the plan is %s: %s", st.Status, st.Message)
 	}

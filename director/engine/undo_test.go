@@ -134,7 +134,8 @@ func (y upgradeLab) putBack(t *testing.T, s installation, step string, after, ba
 		await(t, e, s.db, "p1", ended) // it failed once more, or did not begin yet
 		f.mend(step)
 		_ = e.Retry(t.Context(), "p1", "", "admin")
-		if got := await(t, e, s.db, "p1", inStatus(plan.StatusDone, plan.StatusCancelled)); got.Status != plan.StatusDone {
+		if got := await(t, e, s.db, "p1",
+			inStatus(plan.StatusDone, plan.StatusCancelled)); got.Status != plan.StatusDone {
 			t.Fatalf("the plan is %s: %s", got.Status, got.Message)
 		}
 		y.finished(t, s)

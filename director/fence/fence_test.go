@@ -157,7 +157,8 @@ func (w ward) want(state string) {
 // there is left alone.
 func TestSweep(t *testing.T) {
 	t.Parallel()
-	const silent, back = "lost h1 by ann, given up m2 10.1.0.2, demo-m2 on, demo-m3 on", "given up m2 10.1.0.2, demo-m2 off, demo-m3 on"
+	const silent, back = "lost h1 by ann, given up m2 10.1.0.2, demo-m2 on, demo-m3 on", "given up m2 10.1.0.2, " +
+		"demo-m2 off, demo-m3 on"
 	w := openWard(t)
 	if err := w.sweep(); err != nil {
 		t.Fatal(err)

@@ -281,14 +281,37 @@ func TestWhatFollowsARefusalAndSilence(t *testing.T) {
 		want    plan.Status
 		message string
 	}{
-		"refused, park":      {refuses, nil, plan.StatusParked, "Hook/h answers for Hook/h: refuse: freeze"},
-		"refused, fail":      {refuses, func(p *step.HookParams) { p.OnRefuse = model.HookFail }, plan.StatusFailed, "refuse: freeze"},
-		"refused, continue":  {refuses, func(p *step.HookParams) { p.OnRefuse = model.HookContinue }, plan.StatusDone, ""},
-		"silent, park":       {later, func(p *step.HookParams) { p.Deadline = time.Second }, plan.StatusParked, "has not answered before.plan within 1s"},
-		"silent, fail":       {later, func(p *step.HookParams) { p.Deadline, p.OnDeadline = time.Second, model.HookFail }, plan.StatusFailed, "within 1s"},
-		"silent, continue":   {later, func(p *step.HookParams) { p.Deadline, p.OnDeadline = time.Second, model.HookContinue }, plan.StatusDone, ""},
-		"gone, park":         {webhooktest.JSON(410, ""), nil, plan.StatusParked, "cannot be asked: the endpoint says that it is gone"},
-		"answers with pages": {webhooktest.JSON(200, "<html>"), func(p *step.HookParams) { p.Deadline = time.Second }, plan.StatusParked, "not JSON"},
+		"refused, park": {refuses, nil, plan.StatusParked, "Hook/h answers for Hook/h: refuse: freeze"},
+		"refused, fail": {
+			refuses, func(p *step.HookParams) { p.OnRefuse = model.HookFail }, plan.StatusFailed,
+			"refuse: freeze",
+		},
+		"refused, continue": {
+			refuses, func(p *step.HookParams) { p.OnRefuse = model.HookContinue },
+			plan.StatusDone, "",
+		},
+		"silent, park": {
+			later, func(p *step.HookParams) { p.Deadline = time.Second }, plan.StatusParked,
+			"has not answered before.plan within 1s",
+		},
+		"silent, fail": {
+			later,
+			func(p *step.HookParams) { p.Deadline, p.OnDeadline = time.Second, model.HookFail }, plan.StatusFailed,
+			"within 1s",
+		},
+		"silent, continue": {
+			later,
+			func(p *step.HookParams) { p.Deadline, p.OnDeadline = time.Second, model.HookContinue },
+			plan.StatusDone, "",
+		},
+		"gone, park": {
+			webhooktest.JSON(410, ""), nil, plan.StatusParked,
+			"cannot be asked: the endpoint says that it is gone",
+		},
+		"answers with pages": {
+			webhooktest.JSON(200, "<html>"), func(p *step.HookParams) { p.Deadline = time.Second },
+			plan.StatusParked, "not JSON",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -365,7 +388,8 @@ func TestAPlanThatIsStoppedWithdrawsItsQuestion(t *testing.T) {
 	if d.State != director.HookWithdrawn {
 		t.Errorf("%+v", d)
 	}
-	if _, err := l.hooks.Answer(t.Context(), "bob", d.ID, director.HookContinues, ""); director.KindOf(err) != director.KindConflict {
+	if _, err := l.hooks.Answer(t.Context(), "bob", d.ID, director.HookContinues,
+		""); director.KindOf(err) != director.KindConflict {
 		t.Errorf("an answer to what was withdrawn: %v", err)
 	}
 	if err := l.engine.Skip(t.Context(), "p1", d.Step, "the window is over", "ann"); err != nil {
@@ -402,7 +426,10 @@ func TestNotificationsKeepTheOrderOfTheirPlan(t *testing.T) {
 		t.Fatalf("it got %d", len(got))
 	}
 	for i, r := range got[1:] {
-		if want := `"phase":"` + []string{"before.plan", "before.lock", "before.drain", "after.drain", "after.lock"}[i] + `"`; !strings.Contains(string(r.Body), want) {
+		if want := `"phase":"` + []string{
+			"before.plan", "before.lock", "before.drain", "after.drain",
+			"after.lock",
+		}[i] + `"`; !strings.Contains(string(r.Body), want) {
 			t.Errorf("%d is %s", i, r.Body)
 		}
 	}
@@ -512,7 +539,11 @@ func TestAnEndpointThatIsGone(t *testing.T) {
 	l.begin("p1", asks("h", notify))
 	l.await("it is gone", gone)
 	l.begin("p2", asks("h", notify))
-	l.await("it fails", func() bool { d := l.deliveries("p2"); return len(d) == 1 && d[0].State == director.HookFailed })
+	l.await("it fails", func() bool {
+		d := l.deliveries("p2")
+		return len(d) == 1 &&
+			d[0].State == director.HookFailed
+	})
 	if n := len(e.Got()); n != 1 {
 		t.Errorf("it got %d", n)
 	}

@@ -199,7 +199,8 @@ func TestResetAndRescue(t *testing.T) {
 	if err != nil || !u.Disabled.IsZero() || len(b.changed) != 2 {
 		t.Fatalf("%+v, told %v, %v", u, b.changed, err)
 	}
-	if _, actor, err := b.auth.Login(ctx, auth.Login{User: "admin", Password: once.Password}); err != nil || !actor.MustChange {
+	if _, actor, err := b.auth.Login(ctx, auth.Login{User: "admin", Password: once.Password}); err != nil ||
+		!actor.MustChange {
 		t.Errorf("%+v, %v", actor, err)
 	}
 	_, _, err = b.Rescue(ctx, "uid 0", "nobody-here")

@@ -137,10 +137,18 @@ func TestClusterToken(t *testing.T) {
 		want []string
 	}{
 		{"an administrator", actor("ann", director.RoleAdmin), []string{"role:admin"}},
-		{"by the own role and a grant", actor("ann", director.RoleAuditor, grant("operator", "web", "")), []string{"role:operator", "role:auditor"}},
-		{"by grants for the project and the cluster", actor("bob", director.RoleNone, grant("user", "web", ""), grant("admin", "", "shop")), []string{"role:admin", "role:user"}},
-		{"of a grant for the whole director", actor("bob", director.RoleNone, grant("operator", "", "")), []string{"role:operator"}},
-		{"not of another project or cluster", actor("bob", director.RoleUser, grant("admin", "other", ""), grant("admin", "", "other")), []string{"role:user"}},
+		{
+			"by the own role and a grant", actor("ann", director.RoleAuditor, grant("operator", "web", "")),
+			[]string{"role:operator", "role:auditor"},
+		},
+		{"by grants for the project and the cluster", actor("bob", director.RoleNone, grant("user", "web", ""),
+			grant("admin", "", "shop")), []string{"role:admin", "role:user"}},
+		{
+			"of a grant for the whole director", actor("bob", director.RoleNone, grant("operator", "", "")),
+			[]string{"role:operator"},
+		},
+		{"not of another project or cluster", actor("bob", director.RoleUser, grant("admin", "other", ""),
+			grant("admin", "", "other")), []string{"role:user"}},
 	} {
 		token, err := w.issuer.ClusterToken(t.Context(), c.a, "shop")
 		if err != nil {
@@ -177,7 +185,10 @@ func TestNoToken(t *testing.T) {
 	read := actor("ann", director.RoleAdmin)
 	read.Scope = director.ScopeRead
 	stranger := actor("ann", director.RoleNone, director.Granted{Role: director.RoleAdmin, Cluster: "other"})
-	for name, a := range map[string]director.Actor{"no right": stranger, "one-time password": once, "read token": read} {
+	for name, a := range map[string]director.Actor{
+		"no right": stranger, "one-time password": once,
+		"read token": read,
+	} {
 		_, here := w.issuer.ClusterToken(t.Context(), a, "shop")
 		_, gone := w.issuer.ClusterToken(t.Context(), a, "nope")
 		if director.KindOf(here) != director.KindNotFound ||

@@ -31,7 +31,10 @@ func open(t *testing.T) (*Service, quiet) {
 	p := plan.Plan{ID: "p1", CreatedAt: made, Content: plan.Content{
 		Operation: plan.ClusterCreate, Cluster: "demo", Steps: []plan.Step{{ID: play, Kind: step.Play}},
 	}}
-	waits := plan.Plan{ID: "p2", CreatedAt: made, Content: plan.Content{Operation: plan.ClusterCreate, Cluster: "other"}}
+	waits := plan.Plan{
+		ID: "p2", CreatedAt: made,
+		Content: plan.Content{Operation: plan.ClusterCreate, Cluster: "other"},
+	}
 	err := l.Store.Update(t.Context(), func(tx *store.Tx) error {
 		s := plan.NewState(&p)
 		err := errors.Join(tx.AddPlan(p), tx.AddPlan(waits))

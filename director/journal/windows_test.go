@@ -19,7 +19,8 @@ func numbered(t testing.TB, path string, lines int) {
 	t.Helper()
 	var b bytes.Buffer
 	for i := range lines {
-		fmt.Fprintf(&b, `{"n":%d,"type":"host","task":"Install packages","host":"demo-worker-%d","status":"ok","msg":"line %d"}`+"\n",
+		fmt.Fprintf(&b, `{"n":%d,"type":"host","task":"Install packages","host":"demo-worker-%d","status":"ok",`+
+			`"msg":"line %d"}`+"\n",
 			i+1, i%50, i+1)
 	}
 	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
@@ -43,7 +44,8 @@ func TestLogWindows(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, l := range w.Lines {
-			if l.Line != w.Lines[0].Line+int64(i) || !strings.Contains(string(l.Record), fmt.Sprintf(`"n":%d,`, l.Line)) {
+			if l.Line != w.Lines[0].Line+int64(i) ||
+				!strings.Contains(string(l.Record), fmt.Sprintf(`"n":%d,`, l.Line)) {
 				t.Fatalf("line %d is %s", l.Line, l.Record)
 			}
 		}

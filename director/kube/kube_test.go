@@ -432,7 +432,8 @@ func testTokens(t *testing.T, api kubernetes.Interface, s *kubetest.Server) {
 
 func TestConnectRefuses(t *testing.T) {
 	t.Parallel()
-	const config = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, user: u}}],
+	const config = `{apiVersion: v1, kind: Config, current-context: c, contexts: [{name: c, context: {cluster: k, ` +
+		`user: u}}],
 clusters: [{name: k, cluster: {server: "https://127.0.0.1:1"%s}}], users: [{name: u, user: {%s}}]}`
 	for _, tc := range []struct {
 		name, cluster, user, field string

@@ -32,7 +32,8 @@ func example() string {
 	return ldaptest.Person("alice", right) +
 		ldaptest.Person("bob", right, "objectClass: lockable", "nsAccountLock: TRUE") +
 		ldaptest.Person("carol", right) +
-		"dn: cn=another," + ldaptest.People + "\nobjectClass: inetOrgPerson\nuid: carol\ncn: another\nsn: carol\nuserPassword: " +
+		"dn: cn=another," + ldaptest.People +
+		"\nobjectClass: inetOrgPerson\nuid: carol\ncn: another\nsn: carol\nuserPassword: " +
 		right + "\n\n" +
 		ldaptest.Group("direct", alice) + ldaptest.Group("team", alice) + ldaptest.Group("department", group("team")) +
 		ldaptest.Group("company", group("department"), group("circle")) + ldaptest.Group("circle", group("company")) +
@@ -71,9 +72,18 @@ func TestLogin(t *testing.T) {
 		kind     director.Kind
 		groups   []string
 	}{
-		"right":              {name: "alice", password: right, groups: []string{"CN=Circle, " + ldaptest.Groups, group("direct")}},
-		"over StartTLS":      {name: "alice", password: right, change: startTLS(s), groups: []string{"CN=Circle, " + ldaptest.Groups, group("direct")}},
-		"in another case":    {name: "ALICE", password: right, groups: []string{"CN=Circle, " + ldaptest.Groups, group("direct")}},
+		"right": {
+			name: "alice", password: right,
+			groups: []string{"CN=Circle, " + ldaptest.Groups, group("direct")},
+		},
+		"over StartTLS": {
+			name: "alice", password: right, change: startTLS(s),
+			groups: []string{"CN=Circle, " + ldaptest.Groups, group("direct")},
+		},
+		"in another case": {
+			name: "ALICE", password: right,
+			groups: []string{"CN=Circle, " + ldaptest.Groups, group("direct")},
+		},
 		"no group is mapped": {name: "alice", password: right, change: func(c *ldap.Config) { c.Groups = nil }},
 		"wrong password":     {name: "alice", password: "wrong", kind: wrong},
 		"empty password":     {name: "alice", password: "", kind: wrong},
@@ -201,17 +211,35 @@ func TestTestTellsTheStage(t *testing.T) {
 		stage  ldap.Stage
 		words  string // of message and hint
 	}{
-		"name of the server": {func(c *ldap.Config) { c.Servers = []string{"ldaps://no.such.invalid"} }, "", ldap.StageResolve, "DNS"},
-		"port":               {func(c *ldap.Config) { c.Servers = []string{"ldaps://127.0.0.1:1"} }, "", ldap.StageConnect, "refused"},
-		"no TLS at all":      {func(c *ldap.Config) { c.Servers = []string{"ldaps://" + hung}; c.Timeout = time.Second }, "", ldap.StageTLS, "speaks TLS"},
-		"another CA":         {func(c *ldap.Config) { c.CA = other.CA }, "", ldap.StageTLS, "put its CA"},
-		"another name":       {func(c *ldap.Config) { c.Servers[0] = strings.Replace(s.URLS, "localhost", "127.0.0.1", 1) }, "", ldap.StageTLS, "127.0.0.1"},
-		"expired":            {func(c *ldap.Config) { c.Servers, c.CA = []string{old.URLS}, old.CA }, "", ldap.StageTLS, "renew"},
-		"password":           {func(c *ldap.Config) { c.Password = "wrong" }, "", ldap.StageBind, "bindDN"},
-		"base":               {func(c *ldap.Config) { c.UserBase = "ou=nowhere," + ldaptest.Suffix }, "alice", ldap.StageSearch, "userBase"},
-		"person":             {nil, "mallory", ldap.StageSearch, "uid=mallory"},
-		"filter":             {func(c *ldap.Config) { c.UserFilter = "(objectClass=device)" }, "", ldap.StageSearch, "finds no one"},
-		"group":              {nil, "alice", ldap.StageGroups, group("gone")},
+		"name of the server": {
+			func(c *ldap.Config) { c.Servers = []string{"ldaps://no.such.invalid"} },
+			"", ldap.StageResolve, "DNS",
+		},
+		"port": {
+			func(c *ldap.Config) { c.Servers = []string{"ldaps://127.0.0.1:1"} }, "",
+			ldap.StageConnect, "refused",
+		},
+		"no TLS at all": {
+			func(c *ldap.Config) { c.Servers = []string{"ldaps://" + hung}; c.Timeout = time.Second },
+			"", ldap.StageTLS, "speaks TLS",
+		},
+		"another CA": {func(c *ldap.Config) { c.CA = other.CA }, "", ldap.StageTLS, "put its CA"},
+		"another name": {
+			func(c *ldap.Config) { c.Servers[0] = strings.Replace(s.URLS, "localhost", "127.0.0.1", 1) },
+			"", ldap.StageTLS, "127.0.0.1",
+		},
+		"expired":  {func(c *ldap.Config) { c.Servers, c.CA = []string{old.URLS}, old.CA }, "", ldap.StageTLS, "renew"},
+		"password": {func(c *ldap.Config) { c.Password = "wrong" }, "", ldap.StageBind, "bindDN"},
+		"base": {
+			func(c *ldap.Config) { c.UserBase = "ou=nowhere," + ldaptest.Suffix }, "alice",
+			ldap.StageSearch, "userBase",
+		},
+		"person": {nil, "mallory", ldap.StageSearch, "uid=mallory"},
+		"filter": {
+			func(c *ldap.Config) { c.UserFilter = "(objectClass=device)" }, "", ldap.StageSearch,
+			"finds no one",
+		},
+		"group": {nil, "alice", ldap.StageGroups, group("gone")},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -282,8 +310,11 @@ func TestConfigCheck(t *testing.T) {
 		change func(*ldap.Config)
 		path   string
 	}{
-		"no server":         {func(c *ldap.Config) { c.Servers = nil }, "servers"},
-		"three servers":     {func(c *ldap.Config) { c.Servers = []string{"ldaps://a", "ldaps://b", "ldaps://c"} }, "servers"},
+		"no server": {func(c *ldap.Config) { c.Servers = nil }, "servers"},
+		"three servers": {
+			func(c *ldap.Config) { c.Servers = []string{"ldaps://a", "ldaps://b", "ldaps://c"} },
+			"servers",
+		},
 		"in the clear":      {func(c *ldap.Config) { c.Servers = []string{"ldap://a"} }, "servers[0]"},
 		"TLS twice":         {func(c *ldap.Config) { c.StartTLS = true }, "servers[0]"},
 		"another scheme":    {func(c *ldap.Config) { c.Servers = []string{"ldapi:///run/slapd"} }, "servers[0]"},

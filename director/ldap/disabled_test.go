@@ -15,11 +15,26 @@ func TestDisabled(t *testing.T) {
 		attributes map[string][]string
 		want       bool
 	}{
-		"AD, well":                {ActiveDirectory, map[string][]string{"userAccountControl": {"512"}, "accountExpires": {"0"}}, false},
-		"AD, never expires":       {ActiveDirectory, map[string][]string{"accountExpires": {"9223372036854775807"}}, false},
-		"AD, disabled":            {ActiveDirectory, map[string][]string{"userAccountControl": {"514"}}, true},
-		"AD, expired in 2020":     {ActiveDirectory, map[string][]string{"accountExpires": {"132223104000000000"}}, true},
-		"AD, expires in 2030":     {ActiveDirectory, map[string][]string{"accountExpires": {"135379296000000000"}}, false},
+		"AD, well": {ActiveDirectory, map[string][]string{
+			"userAccountControl": {"512"},
+			"accountExpires":     {"0"},
+		}, false},
+		"AD, never expires": {
+			ActiveDirectory,
+			map[string][]string{"accountExpires": {"9223372036854775807"}},
+			false,
+		},
+		"AD, disabled": {ActiveDirectory, map[string][]string{"userAccountControl": {"514"}}, true},
+		"AD, expired in 2020": {
+			ActiveDirectory,
+			map[string][]string{"accountExpires": {"132223104000000000"}},
+			true,
+		},
+		"AD, expires in 2030": {
+			ActiveDirectory,
+			map[string][]string{"accountExpires": {"135379296000000000"}},
+			false,
+		},
 		"389, locked":             {Plain, map[string][]string{"nsaccountlock": {"true"}}, true},
 		"OpenLDAP, locked":        {Plain, map[string][]string{"pwdAccountLockedTime": {"000001010000Z"}}, true},
 		"OpenLDAP, for some time": {Plain, map[string][]string{"pwdAccountLockedTime": {"20261031000000Z"}}, false},

@@ -111,7 +111,8 @@ func TestRecipients(t *testing.T) {
 	t.Parallel()
 	a := webhooktest.NewAuthority(t)
 	smtp := mailtest.Start(t, mailtest.Options{
-		Certificate: certificate(t, a, "127.0.0.1"), Refuse: map[string]int{"gone@example.org": 550, "full@example.org": 452},
+		Certificate: certificate(t, a, "127.0.0.1"),
+		Refuse:      map[string]int{"gone@example.org": 550, "full@example.org": 452},
 	})
 	failures := server(smtp.Port, a.Roots()).Send(
 		t.Context(), message("gone@example.org", "ann@example.org", "full@example.org"),

@@ -62,7 +62,8 @@ func TestAlerts(t *testing.T) {
 				t.Errorf("%q has no name, is there twice, or is not on the page", r.Alert)
 			}
 			seen[r.Alert] = true
-			if !slices.Contains([]string{"warning", "critical"}, r.Labels["severity"]) || r.Annotations["summary"] == "" {
+			if !slices.Contains([]string{"warning", "critical"}, r.Labels["severity"]) ||
+				r.Annotations["summary"] == "" {
 				t.Errorf("%s has no severity or no summary", r.Alert)
 			}
 			if _, err := time.ParseDuration(r.For); r.For != "" && err != nil {

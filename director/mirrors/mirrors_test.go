@@ -47,8 +47,9 @@ func config(dir string, log *slog.Logger) (mirrors.Config, error) {
 	}
 	uploads, err := imagestore.Open(imagestore.Config{Dir: filepath.Join(dir, "images"), Log: log, Reserve: 1})
 	return mirrors.Config{
-		Store: db, Uploads: uploads, Allow: loopback(), Own: func() []netip.AddrPort { return nil }, Agent: "director/1",
-		Log: log, Now: time.Now, Pause: func(context.Context, int) error { return nil },
+		Store: db, Uploads: uploads, Allow: loopback(), Own: func() []netip.AddrPort { return nil },
+		Agent: "director/1",
+		Log:   log, Now: time.Now, Pause: func(context.Context, int) error { return nil },
 	}, err
 }
 

@@ -16,7 +16,8 @@ func TestEveryFieldHasAnEffect(t *testing.T) {
 		for _, path := range Leaves(k) {
 			known[path] = true
 			if e, ok := EffectOf(k, path); !ok || e.Why == "" {
-				t.Errorf("%s: what a change of %s means while machines exist is not said in the effects of its kind", k, path)
+				t.Errorf("%s: what a change of %s means while machines exist is not said in the effects of its kind",
+					k, path)
 			}
 		}
 		for path := range k.about().effects {

@@ -16,7 +16,8 @@ func TestContents(t *testing.T) {
 	worker := func(rest string) string { return "  workers: [{name: w, count: 1, dataDisk: 1GiB, " + rest + "}]\n" }
 	for name, tt := range map[string]struct{ base, text, want string }{
 		"plain": {cluster, worker(
-			`persist: [/var/lib/kept], labels: {"example.org/tier": front, empty: ""}, hostAliases: [{address: 10.0.0.1, names: [a.b]}], ntp: [ntp1.example.org]`,
+			`persist: [/var/lib/kept], labels: {"example.org/tier": front, empty: ""}, hostAliases: [{address: `+
+				`10.0.0.1, names: [a.b]}], ntp: [ntp1.example.org]`,
 		) +
 			"  hostAliases: [{address: fd00::1, names: [x]}]\n  vars: {setup_chrony: false, registry_ca: " +
 			"\"-----BEGIN CERTIFICATE-----\\nMIIB\\n-----END CERTIFICATE-----\\n\"}\n  api: {names: " +

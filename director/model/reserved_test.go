@@ -36,7 +36,8 @@ func TestReservedLeavesHalf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			got := parseAndCheck(`{apiVersion: kaas/v1, kind: Cluster, metadata: {name: other}, spec: {release: k8s-1.37, provider: lab, image: debian12-k8s-1.37,
+			got := parseAndCheck(`{apiVersion: kaas/v1, kind: Cluster, metadata: {name: other}, spec: {release: ` +
+				`k8s-1.37, provider: lab, image: debian12-k8s-1.37,
   network: demo, workers: [{name: a, count: 1, cpus: 2, memory: 4GiB, disk: 30GiB, reserved: ` + c.fields + `}]}}`)
 			if c.want == "" && got != "" {
 				t.Errorf("refused: %s", got)

@@ -12,7 +12,8 @@ func TestTitlesAreForPeople(t *testing.T) {
 	t.Parallel()
 	for name, want := range map[string]string{
 		"dataDisk": "Data disk", "apiVersion": "API version", "cidr": "CIDR", "publicURL": "Public URL",
-		"maxUnhealthyPercent": "Max unhealthy percent", "certificate_seconds": "Certificate seconds", "sha256": "SHA-256",
+		"maxUnhealthyPercent": "Max unhealthy percent", "certificate_seconds": "Certificate seconds",
+		"sha256":  "SHA-256",
 		"sshKeys": "SSH keys", "vsphere": "vSphere",
 	} {
 		if got := title(name); got != want {

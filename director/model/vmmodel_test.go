@@ -36,7 +36,8 @@ func TestMasterSizes(t *testing.T) {
 			docs, err := Parse([]byte(fmt.Sprintf(`apiVersion: kaas/v1
 kind: Cluster
 metadata: {name: x}
-spec: {release: r, provider: p, image: i, network: n, masters: %s, workers: [{name: w, count: %d}], pods: {cidr: 10.128.0.0/9}}
+spec: {release: r, provider: p, image: i, network: n, masters: %s, workers: [{name: w, count: %d}], pods: {cidr: `+
+				`10.128.0.0/9}}
 `, tt.masters, tt.workers)), "")
 			if err != nil {
 				t.Fatal(problems(err))

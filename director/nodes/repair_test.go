@@ -63,8 +63,9 @@ func TestDecideOnARepair(t *testing.T) {
 			stop: true, why: "plan p1, which was to mend w1, is failed",
 		},
 		"a person gave one up": {
-			ill: []ailing{ill("w2", rejoin, 10)}, past: []pastRepair{past("p1", "w1", replace, 1, plan.StatusDiscarded)},
-			op: rejoin, node: "w2",
+			ill:  []ailing{ill("w2", rejoin, 10)},
+			past: []pastRepair{past("p1", "w1", replace, 1, plan.StatusDiscarded)},
+			op:   rejoin, node: "w2",
 		},
 		"a repair is to be approved": {
 			ill: []ailing{ill("w1", replace, 10)}, past: []pastRepair{past("p1", "w1", replace, 0, plan.StatusPlanned)},

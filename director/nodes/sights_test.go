@@ -126,9 +126,12 @@ func TestNodesAreNarrowed(t *testing.T) {
 		"one by one": {Query{Page: page}, []string{"c000-w-1 unseen", "c000-w-2 unseen", "c001-w-1 unseen"}},
 		"a cluster":  {Query{Page: page, Clusters: []string{"c001"}}, []string{"c001-w-1 unseen"}},
 		"no pattern": {Query{Page: page, Text: "c%1"}, nil},
-		"visible":    {Query{Page: page, Visible: &director.Visible{Clusters: []string{"c001"}}}, []string{"c001-w-1 unseen"}},
-		"none":       {Query{Page: page, Visible: &director.Visible{}}, nil},
-		"a state":    {Query{Page: page, States: []string{StateReady}}, nil},
+		"visible": {
+			Query{Page: page, Visible: &director.Visible{Clusters: []string{"c001"}}},
+			[]string{"c001-w-1 unseen"},
+		},
+		"none":    {Query{Page: page, Visible: &director.Visible{}}, nil},
+		"a state": {Query{Page: page, States: []string{StateReady}}, nil},
 	} {
 		if diff := cmp.Diff(c.want, read(c.q)); diff != "" {
 			t.Errorf("%s: %s", name, diff)
@@ -138,7 +141,8 @@ func TestNodesAreNarrowed(t *testing.T) {
 	if err != nil || count.Total != 2 || count.States[StateUnseen] != 2 || !count.Next.IsZero() {
 		t.Errorf("counted %+v, %v", count, err)
 	}
-	if _, _, err := s.List(ctx, Query{Page: director.Page{Sort: "nothing"}}); director.KindOf(err) != director.KindInvalid {
+	if _, _, err := s.List(ctx,
+		Query{Page: director.Page{Sort: "nothing"}}); director.KindOf(err) != director.KindInvalid {
 		t.Errorf("an unknown order: %v", err)
 	}
 }

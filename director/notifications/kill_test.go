@@ -119,7 +119,8 @@ func TestKills(t *testing.T) {
 	l.apply(n)
 	short := model.Document{Kind: model.KindNotification, Metadata: model.Metadata{Name: "oncall"}, Notification: &n}
 	n.Group, n.Mail.TLS = 1, model.MailStartTLS // a nanosecond, which no document may say
-	if err := db.Update(t.Context(), func(tx *store.Tx) error { return tx.PutDocument(short, "t", l.now) }); err != nil {
+	if err := db.Update(t.Context(),
+		func(tx *store.Tx) error { return tx.PutDocument(short, "t", l.now) }); err != nil {
 		t.Fatal(err)
 	}
 	var ids []string

@@ -256,7 +256,8 @@ func TestWhatIsOverIsNotTold(t *testing.T) {
 	l.world.waits = nil // somebody has started it
 	l.after(6 * time.Minute)
 	got := count(t, "after the window", server, 1)
-	if _, text := read(t, got[0]); strings.Contains(text, "p1") || !strings.Contains(text, "backup of cluster demo is") {
+	if _, text := read(t, got[0]); strings.Contains(text, "p1") ||
+		!strings.Contains(text, "backup of cluster demo is") {
 		t.Errorf("it tells:\n%s", text)
 	}
 	for range 5 { // what comes and goes is told once
@@ -351,13 +352,25 @@ func TestServersThatDoNotTakeIt(t *testing.T) {
 	}{
 		"it is away":        {change: func(_ *lab, n *model.Notification) { n.Mail.Port = 1 }, problem: "connect"},
 		"a wrong authority": {change: func(_ *lab, n *model.Notification) { n.Mail.CA = other.PEM }, problem: "tls"},
-		"a wrong name":      {change: func(_ *lab, n *model.Notification) { n.Mail.Server = "localhost" }, problem: "tls"},
+		"a wrong name": {
+			change:  func(_ *lab, n *model.Notification) { n.Mail.Server = "localhost" },
+			problem: "tls",
+		},
 		"it may not lead there": {
 			change: func(_ *lab, n *model.Notification) { n.Mail.Allow = nil }, problem: "not allowed",
 		},
-		"a refused log-in":    {change: func(l *lab, _ *model.Notification) { l.accounts.password = "wrong-one" }, problem: "auth"},
-		"a refused sender":    {change: func(_ *lab, n *model.Notification) { n.Mail.From = "x@example.org" }, problem: "550"},
-		"a refused recipient": {change: func(_ *lab, n *model.Notification) { n.Mail.To = []string{"y@example.org"} }, problem: "550"},
+		"a refused log-in": {
+			change:  func(l *lab, _ *model.Notification) { l.accounts.password = "wrong-one" },
+			problem: "auth",
+		},
+		"a refused sender": {
+			change:  func(_ *lab, n *model.Notification) { n.Mail.From = "x@example.org" },
+			problem: "550",
+		},
+		"a refused recipient": {
+			change:  func(_ *lab, n *model.Notification) { n.Mail.To = []string{"y@example.org"} },
+			problem: "550",
+		},
 		"a recipient for later": {change: func(_ *lab, n *model.Notification) {
 			n.Mail.To = []string{"ann@example.org", "z@example.org"}
 		}, problem: "450"},
@@ -404,14 +417,16 @@ func TestTextsThatLookLikeHeaders(t *testing.T) {
 	server := l.smtp(mailtest.Options{User: "director", Password: password})
 	l.apply(l.mails(server, "ann@example.org"))
 	l.world.waits = []notifications.Wait{
-		l.wait("p1", plan.StatusFailed, "it is failed:\r\nBcc: eve@example.org\r\n\r\n.\r\nMAIL FROM:<eve@example.org>"),
+		l.wait("p1", plan.StatusFailed,
+			"it is failed:\r\nBcc: eve@example.org\r\n\r\n.\r\nMAIL FROM:<eve@example.org>"),
 	}
 	l.after(0)
 	l.after(6 * time.Minute)
 	got := count(t, "one failure", server, 1)
 	head, text := read(t, got[0])
 	if head.Get("Bcc") != "" || len(got[0].To) != 1 || got[0].From != "director@example.org" ||
-		head.Get("Auto-Submitted") != "auto-generated" || head.Get("List-Id") != "<oncall.notifications.director.test>" {
+		head.Get("Auto-Submitted") != "auto-generated" ||
+		head.Get("List-Id") != "<oncall.notifications.director.test>" {
 		t.Errorf("the mail is %+v", got[0])
 	}
 	if !strings.Contains(strings.Join(strings.Fields(text), " "), "it is failed: Bcc: eve@example.org . MAIL FROM") {
@@ -538,7 +553,10 @@ func TestCertificatesAndDrills(t *testing.T) {
 	ca := at("m1", 4*day)
 	ca.Name, ca.CA, ca.Source = "ca", true, director.CertificateFile
 	l.world.certs = []director.Certificate{ca, at("m1", 4*day), at("m2", 4*day+time.Hour), at("m3", 6*day)}
-	l.world.backups = []notifications.Backup{{Cluster: "demo", Drill: "p9", Problem: "the hash differs", DrillLate: true}}
+	l.world.backups = []notifications.Backup{{
+		Cluster: "demo", Drill: "p9", Problem: "the hash differs",
+		DrillLate: true,
+	}}
 	l.after(0)
 	l.after(6 * time.Minute)
 	count(t, "four days before", server, 1)
@@ -556,9 +574,12 @@ func TestCertificatesAndDrills(t *testing.T) {
 		_, text := read(t, got[i])
 		text = strings.Join(strings.Fields(text), " ")
 		authority := []string{
-			"The cluster authority of cluster demo ends at 2026-03-06 10:00 UTC; change it: directorctl rotate cluster-ca demo",
-			"The cluster authority of cluster demo ends at 2026-03-06 10:00 UTC; change it: directorctl rotate cluster-ca demo",
-			"The cluster authority of cluster demo has ended at 2026-03-06 10:00 UTC; change it: directorctl certs rotate " +
+			"The cluster authority of cluster demo ends at 2026-03-06 10:00 UTC; change it: directorctl rotate " +
+				"cluster-ca demo",
+			"The cluster authority of cluster demo ends at 2026-03-06 10:00 UTC; change it: directorctl rotate " +
+				"cluster-ca demo",
+			"The cluster authority of cluster demo has ended at 2026-03-06 10:00 UTC; change it: directorctl " +
+				"certs rotate " +
 				"demo --cold",
 		}[i]
 		if !strings.Contains(text, authority) {

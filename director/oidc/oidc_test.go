@@ -149,10 +149,12 @@ func TestHostileProviders(t *testing.T) {
 			}
 		},
 		"plain endpoints": func(w http.ResponseWriter, r *http.Request) {
-			_, _ = w.Write([]byte(`{"issuer":"https://` + r.Host + `","authorization_endpoint":"http://a","token_endpoint":"http://a","jwks_uri":"http://a"}`))
+			_, _ = w.Write([]byte(`{"issuer":"https://` + r.Host +
+				`","authorization_endpoint":"http://a","token_endpoint":"http://a","jwks_uri":"http://a"}`))
 		},
 		"another issuer": func(w http.ResponseWriter, _ *http.Request) {
-			_, _ = w.Write([]byte(`{"issuer":"https://other","authorization_endpoint":"https://a","token_endpoint":"https://a"}`))
+			_, _ = w.Write([]byte(`{"issuer":"https://other","authorization_endpoint":"https://a",` +
+				`"token_endpoint":"https://a"}`))
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -181,7 +181,10 @@ func TestStrangersGetNothing(t *testing.T) {
 		wantKind(t, err, director.KindUnavailable, "404")
 	}
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: f.trust}}
-	for _, header := range []string{"", "Bearer x", "Director-Peer ", "Director-Peer 1.", "Director-Peer 99999999999.ab"} {
+	for _, header := range []string{
+		"", "Bearer x", "Director-Peer ", "Director-Peer 1.",
+		"Director-Peer 99999999999.ab",
+	} {
 		r, err := http.NewRequestWithContext(ctx, http.MethodGet, f.server.URL+peers.Path+"?want=lines", nil)
 		if err != nil {
 			t.Fatal(err)

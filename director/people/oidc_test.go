@@ -105,7 +105,8 @@ func TestRefreshAtAProvider(t *testing.T) {
 	refresh()
 	_, err := w.auth.Authenticate(t.Context(), token)
 	wantKind(t, err, director.KindUnauthenticated, "")
-	if sealed, err := w.db.Secret(t.Context(), store.OwnerOfPerson("ann"), "refresh token"); err != nil || sealed != nil {
+	if sealed, err := w.db.Secret(t.Context(), store.OwnerOfPerson("ann"), "refresh token"); err != nil ||
+		sealed != nil {
 		t.Errorf("a refresh token that is good for nothing stays: %v", err)
 	}
 	if _, actor := w.browse(t, s, "ann"); actor.Role != director.RoleUser {

@@ -109,7 +109,10 @@ func (w *world) provider(t *testing.T, name string, s *ldaptest.Server, change .
 	p := &model.IdentityProvider{
 		Type: "ldap", Order: 100, Servers: []string{s.URLS}, CA: string(s.CA), Credentials: "corp",
 		UserBase: ldaptest.People, GroupBase: ldaptest.Groups, Refresh: model.Duration(10 * time.Minute),
-		Roles: []model.GroupRole{{Group: group("readers"), Role: "auditor"}, {Group: group("admins"), Role: "operator"}},
+		Roles: []model.GroupRole{
+			{Group: group("readers"), Role: "auditor"},
+			{Group: group("admins"), Role: "operator"},
+		},
 	}
 	for _, f := range change {
 		f(p)
@@ -320,7 +323,10 @@ func TestTest(t *testing.T) {
 	t.Parallel()
 	w, s := setup(t), ldaptest.Start(t, company(), time.Hour, "unlimited")
 	w.provider(t, "good", s)
-	w.provider(t, "ca", s, func(p *model.IdentityProvider) { p.CA = string(ldaptest.Start(t, "", time.Hour, "unlimited").CA) })
+	w.provider(t, "ca", s, func(p *model.IdentityProvider) {
+		p.CA = string(ldaptest.Start(t, "", time.Hour,
+			"unlimited").CA)
+	})
 	w.provider(t, "base", s, func(p *model.IdentityProvider) { p.UserBase = "ou=none," + ldaptest.Suffix })
 	w.provider(t, "group", s, func(p *model.IdentityProvider) { p.Roles[0].Group = group("gone") })
 	w.provider(t, "away", s, func(p *model.IdentityProvider) { p.Servers = []string{"ldaps://192.0.2.1"} })
@@ -328,8 +334,11 @@ func TestTest(t *testing.T) {
 		provider, user, stage, text string
 		passed                      bool
 	}{
-		"good":           {provider: "good", stage: "groups", passed: true},
-		"person":         {provider: "good", user: "ann", stage: "role", text: "ann would have the role operator", passed: true},
+		"good": {provider: "good", stage: "groups", passed: true},
+		"person": {
+			provider: "good", user: "ann", stage: "role", text: "ann would have the role operator",
+			passed: true,
+		},
 		"no role":        {provider: "good", user: "carol", stage: "role", text: "none of your groups"},
 		"another CA":     {provider: "ca", stage: "tls", text: "unknown authority"},
 		"wrong place":    {provider: "base", stage: "search", text: "No Such Object"},

@@ -23,22 +23,27 @@ func TestRequestsFitTheirPhase(t *testing.T) {
 		request director.PhaseRequest
 		wrong   []string // fields
 	}{
-		"a host":      {request: director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1"}},
-		"a node":      {request: director.PhaseRequest{Phase: director.PhasePostNodeUnlock, Node: "n1"}},
-		"a cluster":   {request: director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo"}},
-		"no host":     {director.PhaseRequest{Phase: director.PhasePreNodeLock}, []string{"host"}},
-		"no cluster":  {director.PhaseRequest{Phase: director.PhasePostCluster}, []string{"cluster"}},
-		"both":        {director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Node: "n1"}, []string{"host"}},
+		"a host":     {request: director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1"}},
+		"a node":     {request: director.PhaseRequest{Phase: director.PhasePostNodeUnlock, Node: "n1"}},
+		"a cluster":  {request: director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo"}},
+		"no host":    {director.PhaseRequest{Phase: director.PhasePreNodeLock}, []string{"host"}},
+		"no cluster": {director.PhaseRequest{Phase: director.PhasePostCluster}, []string{"cluster"}},
+		"both": {
+			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Node: "n1"},
+			[]string{"host"},
+		},
 		"all of them": {director.PhaseRequest{Phase: director.PhaseCluster, Host: "h1"}, []string{"cluster", "host"}},
 		"a host's cluster": {
 			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", Cluster: "demo"}, []string{"cluster"},
 		},
 		"an install": {request: director.PhaseRequest{Phase: director.PhaseCluster, Cluster: "demo", Install: true}},
 		"a late install": {
-			director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo", Install: true}, []string{"install"},
+			director.PhaseRequest{Phase: director.PhasePostCluster, Cluster: "demo", Install: true},
+			[]string{"install"},
 		},
 		"keys of hosts that leave": {
-			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", HostKeys: "n1 key"}, []string{"host_keys"},
+			director.PhaseRequest{Phase: director.PhasePreNodeLock, Host: "h1", HostKeys: "n1 key"},
+			[]string{"host_keys"},
 		},
 	} {
 		var got []string

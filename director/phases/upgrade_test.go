@@ -155,7 +155,11 @@ func TestUpgradesOfTheDirectorThatFail(t *testing.T) {
 			director.PhaseFailed,
 			[]string{"version v1 runs, after another change"},
 		},
-		"root has not taken it yet": {rootdisk.Change{}, 10 * time.Second, director.PhaseRunning, []string{"asked for"}},
+		"root has not taken it yet": {
+			rootdisk.Change{},
+			10 * time.Second, director.PhaseRunning,
+			[]string{"asked for"},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

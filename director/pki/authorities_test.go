@@ -66,7 +66,8 @@ func TestAuthoritiesChange(t *testing.T) {
 					once = a
 				}
 				bundle, fresh := p.With(Authorities{which: a}), leaf()
-				if verifies(t, bundle.pair(which).Cert, first) != stage.accepted || !verifies(t, bundle.pair(which).Cert, fresh) {
+				if verifies(t, bundle.pair(which).Cert, first) != stage.accepted ||
+					!verifies(t, bundle.pair(which).Cert, fresh) {
 					t.Errorf("%s: who trusts the bundle does not accept what it should", stage.name)
 				}
 				if verifies(t, p.pair(which).Cert, fresh) == stage.signs {

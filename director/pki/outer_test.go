@@ -103,7 +103,10 @@ func TestCheckIssuer(t *testing.T) {
 			c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}
 		}), FieldCertificate, "extended key usage"},
 		"critical": {made(func(c *x509.Certificate) {
-			c.ExtraExtensions = []pkix.Extension{{Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Critical: true, Value: []byte{5, 0}}}
+			c.ExtraExtensions = []pkix.Extension{{
+				Id: asn1.ObjectIdentifier{1, 2, 3, 4}, Critical: true,
+				Value: []byte{5, 0},
+			}}
 		}), FieldCertificate, "critical extension"},
 		"short RSA key":  {signedFor(t, &small.PublicKey), FieldCertificate, "too short"},
 		"Ed25519":        {signedFor(t, odd.Public()), FieldCertificate, "neither RSA nor ECDSA"},
@@ -247,7 +250,8 @@ func TestTrusted(t *testing.T) {
 		ok          bool
 	}{
 		"plain": {issued.Cert, false}, "trusted": {trusted(issued.Cert), true},
-		"both, while one follows the other": {trusted(own.Cert + issued.Cert), true}, "another": {trusted(own.Cert), false},
+		"both, while one follows the other": {trusted(own.Cert + issued.Cert), true},
+		"another":                           {trusted(own.Cert), false},
 	} {
 		dir := t.TempDir()
 		for file, text := range map[string]string{"ca": tt.authorities, "leaf": leaf.Cert} {

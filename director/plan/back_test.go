@@ -85,7 +85,9 @@ func TestWayBack(t *testing.T) {
 			StatusRunning, map[string]StepStatus{"drain/n0": Failed}, []string{"uncordon-undo/n0"},
 		},
 		"one after the other": {
-			StatusRunning, map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Running}, nil,
+			StatusRunning,
+			map[string]StepStatus{"drain/n0": Done, "upgrade/n0": Failed, "remake-undo/n0": Running},
+			nil,
 		},
 		"to the end": {
 			StatusRunning,
@@ -105,7 +107,10 @@ func TestWayBack(t *testing.T) {
 		},
 		"no step back begins of a person's skip": {
 			StatusRunning,
-			map[string]StepStatus{"remake-undo/n0": Skipped, "drain/n0": Done, "upgrade/n0": Running, "drain/n1": Running},
+			map[string]StepStatus{
+				"remake-undo/n0": Skipped, "drain/n0": Done, "upgrade/n0": Running,
+				"drain/n1": Running,
+			},
 			nil,
 		},
 		"a parked step waits for a person, and nothing goes back": {

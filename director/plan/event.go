@@ -13,9 +13,10 @@ type Event struct {
 	Kind    EventKind `json:"kind"`
 	Step    string    `json:"step,omitempty"`    // empty for events of the plan
 	Attempt int       `json:"attempt,omitempty"` // fencing token of the step
-	By      string    `json:"by,omitempty"`      // who asked, for events that a person causes; otherwise the director process's instance
-	Message string    `json:"message,omitempty"` // for people; never holds a secret
-	Hint    string    `json:"hint,omitempty"`    // what to do next
+	// who asked, for events that a person causes; otherwise the director process's instance
+	By      string `json:"by,omitempty"`
+	Message string `json:"message,omitempty"` // for people; never holds a secret
+	Hint    string `json:"hint,omitempty"`    // what to do next
 	// NotBefore is when a waiting step may start again.
 	NotBefore time.Time `json:"not_before,omitzero"`
 	// Deadline is when a step that is not ready stops waiting and asks a person.

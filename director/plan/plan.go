@@ -155,8 +155,9 @@ type Content struct {
 	Steps     []Step          `json:"steps"`            // in an order in which they could run one by one
 	Windows   []Window        `json:"windows,omitempty"`
 	Warnings  []string        `json:"warnings,omitempty"`
-	Approvals []string        `json:"approvals,omitempty"` // what a person has to agree to before a start, one sentence each
-	Estimate  time.Duration   `json:"estimate"`            // along the longest path; not hashed
+	// what a person has to agree to before a start, one sentence each
+	Approvals []string      `json:"approvals,omitempty"`
+	Estimate  time.Duration `json:"estimate"` // along the longest path; not hashed
 	// Before is the document that was in force when the plan was made, of a plan that puts a document into force. It is
 	// nil for the first one of a cluster, and not hashed: what it means for the run is in the steps.
 	Before *Former `json:"before,omitempty"`
@@ -175,10 +176,11 @@ type Former struct {
 // from the start of its first step until all of them are done. A failure opens no further group, and those that are
 // open go on to their end.
 type Window struct {
-	ID      string `json:"id"`
-	Size    int    `json:"size"`               // at least 1
-	PerHost int    `json:"per_host,omitempty"` // of groups whose nodes share a hypervisor host; 0 for no bound of its own
-	Goal    string `json:"goal,omitempty"`     // what nodes that are through it do, for people: "run v1.37.1"
+	ID   string `json:"id"`
+	Size int    `json:"size"` // at least 1
+	// of groups whose nodes share a hypervisor host; 0 for no bound of its own
+	PerHost int    `json:"per_host,omitempty"`
+	Goal    string `json:"goal,omitempty"` // what nodes that are through it do, for people: "run v1.37.1"
 }
 
 // ModelRef pins a document by its generation, so that a start can tell whether it has moved since.
@@ -201,18 +203,19 @@ type Machine struct {
 
 // Step is one small act that can be repeated without harm. Params holds everything its kind needs, except secrets.
 type Step struct {
-	ID       string          `json:"id"`   // stable within the plan: kind/subject
-	Kind     string          `json:"kind"` // dotted: vm.ensure
-	Title    string          `json:"title"`
-	Node     string          `json:"node,omitempty"`  // the node it concerns; empty for the cluster
-	Needs    []string        `json:"needs,omitempty"` // ids of steps that must be done first
-	Params   json.RawMessage `json:"params,omitempty"`
-	Effects  []Effect        `json:"effects,omitempty"`
-	Window   string          `json:"window,omitempty"`  // id of the window that its node is handled in
-	Budgets  []string        `json:"budgets,omitempty"` // what it takes one of while it runs, over all plans: clones/provider/lab
-	Attempts int             `json:"attempts"`          // how often a plain error is tried in all
-	Timeout  time.Duration   `json:"timeout"`           // of one attempt
-	Estimate time.Duration   `json:"estimate"`          // not hashed
+	ID      string          `json:"id"`   // stable within the plan: kind/subject
+	Kind    string          `json:"kind"` // dotted: vm.ensure
+	Title   string          `json:"title"`
+	Node    string          `json:"node,omitempty"`  // the node it concerns; empty for the cluster
+	Needs   []string        `json:"needs,omitempty"` // ids of steps that must be done first
+	Params  json.RawMessage `json:"params,omitempty"`
+	Effects []Effect        `json:"effects,omitempty"`
+	Window  string          `json:"window,omitempty"` // id of the window that its node is handled in
+	// what it takes one of while it runs, over all plans: clones/provider/lab
+	Budgets  []string      `json:"budgets,omitempty"`
+	Attempts int           `json:"attempts"` // how often a plain error is tried in all
+	Timeout  time.Duration `json:"timeout"`  // of one attempt
+	Estimate time.Duration `json:"estimate"` // not hashed
 	// UndoOnFailure undoes the step when it has failed, without a request.
 	UndoOnFailure bool `json:"undo_on_failure,omitempty"`
 	// Undoes makes it a rollback step: it only runs when one of these steps of its node has failed, and only if one of

@@ -26,10 +26,14 @@ func TestAuthorityIsRotated(t *testing.T) {
 		key       string
 		added     bool
 	}{
-		"cluster":                 {plan.ClusterCA, KeyNames{Keys: []string{"key1"}}, "key2", true},
-		"etcd":                    {plan.ClusterEtcdCA, KeyNames{Keys: []string{"key1"}}, "key2", true},
-		"front proxy":             {plan.ClusterFrontProxyCA, KeyNames{Keys: []string{"key1"}}, "key2", true},
-		"a name is used once":     {plan.ClusterCA, KeyNames{Keys: []string{"key2"}, Former: []string{"key1"}}, "key3", true},
+		"cluster":     {plan.ClusterCA, KeyNames{Keys: []string{"key1"}}, "key2", true},
+		"etcd":        {plan.ClusterEtcdCA, KeyNames{Keys: []string{"key1"}}, "key2", true},
+		"front proxy": {plan.ClusterFrontProxyCA, KeyNames{Keys: []string{"key1"}}, "key2", true},
+		"a name is used once": {
+			plan.ClusterCA,
+			KeyNames{Keys: []string{"key2"}, Former: []string{"key1"}},
+			"key3", true,
+		},
 		"stopped before its use":  {plan.ClusterEtcdCA, KeyNames{Keys: []string{"key1", "key2"}}, "key2", false},
 		"stopped before the drop": {plan.ClusterCA, KeyNames{Keys: []string{"key2", "key1"}}, "key2", false},
 	} {
@@ -71,7 +75,8 @@ func TestAuthorityIsRotated(t *testing.T) {
 			t.Errorf("%s: %s needs %v", name, use.Params, use.Needs)
 		}
 		for _, s := range c.Steps { // a master is touched only after the one before it
-			if strings.Contains(s.ID, "master-2") && !slices.Equal(s.Needs, []string{strings.Replace(s.ID, "-2", "-1", 1)}) {
+			if strings.Contains(s.ID, "master-2") &&
+				!slices.Equal(s.Needs, []string{strings.Replace(s.ID, "-2", "-1", 1)}) {
 				t.Errorf("%s: %s needs %v", name, s.ID, s.Needs)
 			}
 		}
@@ -141,13 +146,27 @@ func TestIssuers(t *testing.T) {
 		begun     bool
 		want      []string
 	}{
-		"its own":              {plan.ClusterCA, model.ClusterCertificates{}, false, nil},
-		"cluster":              {plan.ClusterCA, model.ClusterCertificates{Authority: "corp"}, false, []string{"corp"}},
-		"begun with its own":   {plan.ClusterCA, model.ClusterCertificates{Authority: "corp"}, true, nil},
-		"etcd not asked for":   {plan.ClusterEtcdCA, model.ClusterCertificates{Authority: "corp"}, false, nil},
-		"etcd":                 {plan.ClusterEtcdCA, model.ClusterCertificates{Authority: "corp", Etcd: true}, false, []string{"corp"}},
-		"front proxy":          {plan.ClusterFrontProxyCA, model.ClusterCertificates{Authority: "corp", FrontProxy: true}, false, []string{"corp"}},
-		"front proxy, not etc": {plan.ClusterFrontProxyCA, model.ClusterCertificates{Authority: "corp", Etcd: true}, false, nil},
+		"its own":            {plan.ClusterCA, model.ClusterCertificates{}, false, nil},
+		"cluster":            {plan.ClusterCA, model.ClusterCertificates{Authority: "corp"}, false, []string{"corp"}},
+		"begun with its own": {plan.ClusterCA, model.ClusterCertificates{Authority: "corp"}, true, nil},
+		"etcd not asked for": {plan.ClusterEtcdCA, model.ClusterCertificates{Authority: "corp"}, false, nil},
+		"etcd": {
+			plan.ClusterEtcdCA,
+			model.ClusterCertificates{Authority: "corp", Etcd: true},
+			false,
+			[]string{"corp"},
+		},
+		"front proxy": {
+			plan.ClusterFrontProxyCA,
+			model.ClusterCertificates{Authority: "corp", FrontProxy: true},
+			false,
+			[]string{"corp"},
+		},
+		"front proxy, not etc": {
+			plan.ClusterFrontProxyCA,
+			model.ClusterCertificates{Authority: "corp", Etcd: true},
+			false, nil,
+		},
 	} {
 		w := running(t, 3, 2, v)
 		w.Authorities = unchanged()
@@ -164,7 +183,10 @@ func TestIssuers(t *testing.T) {
 			t.Errorf("%s: %v are asked, not %v", name, got, tt.want)
 		}
 		needs, err := step.NeedsOf(c)
-		if err != nil || needs.Documents[model.Ref{Kind: model.KindCertificateAuthority, Name: "corp"}] != (tt.want != nil) {
+		if err != nil || needs.Documents[model.Ref{
+			Kind: model.KindCertificateAuthority,
+			Name: "corp",
+		}] != (tt.want != nil) {
 			t.Errorf("%s: the plan needs %v: %v", name, needs.Documents, err)
 		}
 	}

@@ -144,7 +144,8 @@ func TestEndedAuthorities(t *testing.T) {
 		}},
 	} {
 		w := running(t, 3, 2, v)
-		w.Seen, w.Blind, w.Authorities, w.EndedAuthorities = nil, "the certificate has expired", unchanged(), map[string]bool{}
+		w.Seen, w.Blind, w.Authorities, w.EndedAuthorities = nil, "the certificate "+
+			"has expired", unchanged(), map[string]bool{}
 		w.CertificateEnds = map[string]time.Time{"demo-master-2": time.Unix(1<<40, 0)}
 		for _, which := range tt.ended {
 			w.EndedAuthorities[which] = true
@@ -161,7 +162,8 @@ func TestEndedAuthorities(t *testing.T) {
 		if len(c.Approvals) != 1 || !strings.Contains(c.Summary, tt.ended[0]) {
 			t.Errorf("%s: approvals %q: %s", name, c.Approvals, c.Summary)
 		}
-		if first, last := c.Steps[0].Safety, c.Steps[len(c.Steps)-1].Safety; first != safeEnded || last != safeAuthority {
+		if first, last := c.Steps[0].Safety, c.Steps[len(c.Steps)-1].Safety; first != safeEnded ||
+			last != safeAuthority {
 			t.Errorf("%s: if a step fails, %q and then %q", name, first, last)
 		}
 		masters, _ := (&plan.Plan{Content: c}).Step("rotate_certs/masters")

@@ -59,8 +59,9 @@ func syncing(t *testing.T, was, is model.Discovery) World {
 	w.Consul = model.Stored{UID: "c1", Generation: 3}
 	w.Consul.Kind, w.Consul.Metadata.Name = model.KindConsul, "dc1"
 	w.Consul.Consul = &model.Consul{
-		Addresses: []string{"https://10.0.0.11", "https://consul.example.org:8443"}, Datacenter: "east", Domain: "consul",
-		TLS: model.ConsulTLS{CA: "PEM", ServerName: "server.east.consul"},
+		Addresses: []string{"https://10.0.0.11", "https://consul.example.org:8443"}, Datacenter: "east",
+		Domain: "consul",
+		TLS:    model.ConsulTLS{CA: "PEM", ServerName: "server.east.consul"},
 	}
 	c := *w.Cluster.Cluster
 	c.Discovery = was
@@ -73,7 +74,10 @@ func syncing(t *testing.T, was, is model.Discovery) World {
 func TestDiscoveryFollowsTheDocument(t *testing.T) {
 	t.Parallel()
 	exports := model.Discovery{Consul: "dc1", Export: model.DiscoveryExport{LoadBalancer: true}}
-	imports := model.Discovery{Consul: "dc1", Import: []model.DiscoveryImport{{Service: "db", Namespace: "shop", Port: 1}}}
+	imports := model.Discovery{
+		Consul: "dc1",
+		Import: []model.DiscoveryImport{{Service: "db", Namespace: "shop", Port: 1}},
+	}
 	other := exports
 	other.Consul = "dc2"
 	for name, tt := range map[string]struct {

@@ -85,7 +85,10 @@ func TestAddressAndHostOfADirector(t *testing.T) {
 	w.Cluster.Director.Address = netip.Addr{}
 	w.Network.Network.Pool = model.AddressPool{
 		From: w.Cluster.Director.Address, To: w.Cluster.Director.Address,
-		Ranges: []model.AddressRange{{From: netip.MustParseAddr("10.88.0.200"), To: netip.MustParseAddr("10.88.0.200")}},
+		Ranges: []model.AddressRange{{
+			From: netip.MustParseAddr("10.88.0.200"),
+			To:   netip.MustParseAddr("10.88.0.200"),
+		}},
 	}
 	if _, err := MakeDirector(w); director.KindOf(err) != director.KindExhausted {
 		t.Errorf("no address left: %v", err)
@@ -182,7 +185,12 @@ func TestUpgradesOfADirectorThatAreNotPlain(t *testing.T) {
 		"its VM is away": {func(w *World) {
 			w.Machines[0].State = director.MachineIntended
 		}, plan.Request{}, 12, 2, "an earlier plan has taken the VM away"},
-		"it went back before": {func(w *World) { w.Gone = "p0" }, plan.Request{}, 13, 2, "plan p0 began the same upgrade"},
+		"it went back before": {
+			func(w *World) { w.Gone = "p0" },
+			plan.Request{},
+			13,
+			2, "plan p0 began the same upgrade",
+		},
 		"a copy is left": {func(w *World) {
 			w.Disks = []director.KeptDisk{{ID: "c1.kaas-data", Plan: "p0", Machine: "c1", CopyOf: "m1.kaas-data"}}
 		}, plan.Request{}, 13, 2, "plan p0 has left the copy c1.kaas-data"},

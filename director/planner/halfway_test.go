@@ -44,7 +44,8 @@ func TestPlansThatMeetHalfAChangeOfAnAuthority(t *testing.T) {
 		"fewer workers":    {workers(1), Apply, plan.Request{}, ""},
 		"its certificates": {func(*World) {}, RotateCertificates, leaves, in},
 		"a cold renewal": {func(*World) {}, RotateCertificates, plan.Request{
-			Operation: plan.ClusterRotateCerts, Certificates: plan.Certificates{EndBefore: time.Unix(1<<40, 0), Cold: true},
+			Operation:    plan.ClusterRotateCerts,
+			Certificates: plan.Certificates{EndBefore: time.Unix(1<<40, 0), Cold: true},
 		}, ""},
 		"a rejoin of a worker": {func(w *World) { w.Seen["demo-worker-1"] = Seen{} }, Node, requestOn(
 			plan.NodeRejoin, "demo-worker-1",

@@ -84,7 +84,8 @@ func TestARefusalRollsBackWhatCameBefore(t *testing.T) {
 	for strategy, want := range map[string]map[string]string{
 		model.UpgradeInPlace: {
 			"vm.remove-undo": "before.verify after.upgrade after.verify before.unlock",
-			"uncordon-undo":  "after.drain after.lock before.upgrade after.upgrade before.verify after.verify before.unlock",
+			"uncordon-undo": "after.drain after.lock before.upgrade after.upgrade before.verify after.verify " +
+				"before.unlock",
 		},
 		model.UpgradeReplace: {
 			"uncordon-undo": "after.drain after.lock before.delete",
@@ -96,7 +97,10 @@ func TestARefusalRollsBackWhatCameBefore(t *testing.T) {
 			former(&w)
 			release(&w, "v1.38.0")
 			w.Cluster.Cluster.Maintenance.Strategy = strategy
-			hooked(&w, "cmdb", model.Hook{Phases: model.HookPhases(), Select: model.HookSelect{Roles: []string{"worker"}}})
+			hooked(&w, "cmdb", model.Hook{
+				Phases: model.HookPhases(),
+				Select: model.HookSelect{Roles: []string{"worker"}},
+			})
 			c, err := Apply(w, plan.Request{})
 			ids(t, c, err)
 			for _, s := range c.Steps {
@@ -128,10 +132,19 @@ func TestWhichHooksAPlanAsks(t *testing.T) {
 		hook model.Hook
 		want int
 	}{
-		"of all":              {model.Hook{Phases: []string{"before.plan"}}, 1},
-		"of this cluster":     {model.Hook{Phases: []string{"before.plan"}, Select: model.HookSelect{Clusters: []string{"demo"}}}, 1},
-		"of another":          {model.Hook{Phases: []string{"before.plan"}, Select: model.HookSelect{Clusters: []string{"x"}}}, 0},
-		"of masters":          {model.Hook{Phases: []string{"before.delete"}, Select: model.HookSelect{Roles: []string{"master"}}}, 1},
+		"of all": {model.Hook{Phases: []string{"before.plan"}}, 1},
+		"of this cluster": {model.Hook{
+			Phases: []string{"before.plan"},
+			Select: model.HookSelect{Clusters: []string{"demo"}},
+		}, 1},
+		"of another": {model.Hook{
+			Phases: []string{"before.plan"},
+			Select: model.HookSelect{Clusters: []string{"x"}},
+		}, 0},
+		"of masters": {model.Hook{
+			Phases: []string{"before.delete"},
+			Select: model.HookSelect{Roles: []string{"master"}},
+		}, 1},
 		"of all nodes":        {model.Hook{Phases: []string{"before.delete"}}, 2},
 		"before and after":    {model.Hook{Phases: []string{"before.plan", "after.plan"}}, 2},
 		"of what it has not":  {model.Hook{Phases: []string{"before.upgrade"}}, 0},

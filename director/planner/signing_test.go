@@ -42,7 +42,8 @@ func TestServiceAccountKeyIsRotated(t *testing.T) {
 		if got := ids(t, c, err); !slices.Equal(got, want) {
 			t.Errorf("%s: %v", name, got)
 		}
-		for i, s := range c.Steps[1:] { // one after another: each stage rests on the one before, and so does each master
+		// One after another: each stage rests on the one before, and so does each master.
+		for i, s := range c.Steps[1:] {
 			if !slices.Equal(s.Needs, []string{c.Steps[i].ID}) {
 				t.Errorf("%s: %s needs %v", name, s.ID, s.Needs)
 			}

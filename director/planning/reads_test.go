@@ -127,7 +127,8 @@ func TestAPassReadsOnce(t *testing.T) {
 	l.MakeVM(t, machines[0])
 	err := l.Store.Update(ctx, func(tx *store.Tx) error {
 		return tx.PutInstalled(store.Installed{
-			UID: doc.UID, Name: "c000", Generation: 1, Document: doc.Document, Endpoint: "10.64.1.0:6443", At: time.Now(),
+			UID: doc.UID, Name: "c000", Generation: 1, Document: doc.Document, Endpoint: "10.64.1.0:6443",
+			At: time.Now(),
 		})
 	})
 	if err == nil {
@@ -172,7 +173,8 @@ func TestAPassReadsOnce(t *testing.T) {
 		t.Errorf("the pre-checks looked at %+v: %v", looked, err)
 	}
 	want := map[string]int{
-		"step times": 1, "disks": 1, "MACs": 1, "lost hosts": 1, "lost machines": 1, "installed": 1, "VMs": 1, "nodes": 1,
+		"step times": 1, "disks": 1, "MACs": 1, "lost hosts": 1, "lost machines": 1, "installed": 1,
+		"VMs": 1, "nodes": 1,
 	}
 	for _, ref := range []string{"Cluster/c000", "Provider/lab", "Network/net", "Image/node", "Release/k8s"} {
 		want["document "+ref] = 1

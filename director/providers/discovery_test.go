@@ -28,7 +28,8 @@ func TestDiscover(t *testing.T) {
 	wantKind(t, err, director.KindNotFound)
 	l.put(t, `kind: Provider
 metadata: {name: vc}
-spec: {type: vsphere, vsphere: {url: vcenter.example.org, credentials: missing, datacenter: d, cluster: c, datastores: [s]}}
+spec: {type: vsphere, vsphere: {url: vcenter.example.org, credentials: missing, datacenter: d, cluster: c, `+
+		`datastores: [s]}}
 `)
 	_, err = l.Discover(ctx, "vc")
 	wantKind(t, err, director.KindNotFound, "directorctl provider credentials set missing")

@@ -118,11 +118,12 @@ func TestDiscoverWrongDraft(t *testing.T) {
 		"the document is not one Provider": {Text: []byte(project)},
 		"spec.libvirt.hosts":               draftOf("{type: libvirt}"),
 		"spec.libvirt.hosts[0].uri":        hostAt("qemu+ext:///system?command=/bin/sh"),
-		"spec.vsphere.url":                 draftOf("{type: vsphere, vsphere: {url: 'https://root:x@vc', credentials: vc}}"),
-		"holds an account":                 account(draftOf("{type: vsphere, vsphere: {url: 'https://a:x@vc'}}"), "u", "p"),
-		"belong together":                  account(draftOf(fmt.Sprintf(center, "")), "u", ""),
-		"is for a vCenter alone":           account(hostAt("qemu:///system"), "u", "p"),
-		"spec.vsphere":                     draftOf("{type: vsphere, vsphere: {url: vc.example.org}}"),
+		"spec.vsphere.url": draftOf(
+			"{type: vsphere, vsphere: {url: 'https://root:x@vc', credentials: vc}}"),
+		"holds an account":       account(draftOf("{type: vsphere, vsphere: {url: 'https://a:x@vc'}}"), "u", "p"),
+		"belong together":        account(draftOf(fmt.Sprintf(center, "")), "u", ""),
+		"is for a vCenter alone": account(hostAt("qemu:///system"), "u", "p"),
+		"spec.vsphere":           draftOf("{type: vsphere, vsphere: {url: vc.example.org}}"),
 	} {
 		_, err := l.DiscoverDraft(t.Context(), "ann", d)
 		if director.KindOf(err) != director.KindInvalid || !strings.Contains(fmt.Sprintf("%+v", err), want) {

@@ -16,7 +16,10 @@ func TestRestoredSaysWhenTheBundleWasMade(t *testing.T) {
 		t.Errorf("a director that was never restored: %s, %v", at, err)
 	}
 	made := time.Date(2026, 1, 2, 3, 4, 5, 6000, time.UTC)
-	u := &Unpacked{Manifest: Manifest{Database: Postgres, Made: made}, stateDir: dir, dir: filepath.Join(dir, unpackDir)}
+	u := &Unpacked{
+		Manifest: Manifest{Database: Postgres, Made: made}, stateDir: dir,
+		dir: filepath.Join(dir, unpackDir),
+	}
 	for range 2 { // a restore may be cut off, and run again
 		if err := u.Place(); err != nil {
 			t.Fatal(err)

@@ -279,7 +279,8 @@ func TestDeleteAndPrune(t *testing.T) {
 	s.lab.Put(t, "apiVersion: kaas/v1\nkind: Release\nmetadata: {name: stable}\nspec: {bundle: /nowhere, "+
 		"kubernetes: v1.37.1}\n")
 	left, err := s.Prune(t.Context(), "ann", later, true)
-	if diff := cmp.Diff([]director.ReleaseLeft{{Digest: f.Digest, Name: f.Name, Size: f.Size}}, left); diff != "" || err != nil {
+	if diff := cmp.Diff([]director.ReleaseLeft{{Digest: f.Digest, Name: f.Name, Size: f.Size}}, left); diff != "" ||
+		err != nil {
 		t.Errorf("dry run (-want +got):\n%s%v", diff, err)
 	}
 	if err := s.Delete(t.Context(), "ann", f.Digest); err != nil {

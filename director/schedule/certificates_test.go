@@ -85,7 +85,8 @@ func TestCertificatesJob(t *testing.T) {
 			ends:    map[string]time.Time{"a": soon, "b": late, "c": soon, "d": soon, "e": {}, "dead": soon},
 			waiting: map[string]plan.Operation{"c": plan.ClusterUpgrade, "d": plan.ClusterRotateCerts},
 			did:     []string{"make a", "make dead"},
-			says: "a: plan p-a was made and waits: directorctl start p-a\nc: left alone, because plan w-c waits for its " +
+			says: "a: plan p-a was made and waits: directorctl start p-a\n" +
+				"c: left alone, because plan w-c waits for its " +
 				"start\nd: plan w-d waits for its start\ne: its certificates were not seen yet",
 			err: "dead",
 		},
@@ -137,7 +138,10 @@ func TestCertificatesJobOfAuthorities(t *testing.T) {
 	soon, late := at.AddDate(0, 0, 10), at.AddDate(0, 0, 400)
 	ends := map[string]time.Time{"a": soon, "b": late}
 	ca := map[string]map[plan.Operation]time.Time{
-		"a": {plan.ClusterCA: at.AddDate(0, 0, 60), plan.ClusterEtcdCA: at.AddDate(0, 0, 50), plan.ClusterFrontProxyCA: late},
+		"a": {
+			plan.ClusterCA: at.AddDate(0, 0, 60), plan.ClusterEtcdCA: at.AddDate(0, 0, 50),
+			plan.ClusterFrontProxyCA: late,
+		},
 		"b": {plan.ClusterCA: at.AddDate(0, 0, -1), plan.ClusterEtcdCA: late},
 	}
 	said := "a: its etcd authority ends on 2030-02-21T03:04:05Z; change it: directorctl rotate etcd-ca a\n" +
@@ -163,9 +167,10 @@ func TestCertificatesJobOfAuthorities(t *testing.T) {
 			says: said + "a: plan a-a was made and waits: directorctl start a-a\n" + ended,
 		},
 		"instead of another plan": {
-			params: map[string]any{"authorities": true}, waiting: map[string]plan.Operation{"a": plan.ClusterRotateCerts},
-			did:  []string{"make cluster.etcd_ca a"},
-			says: said + "a: plan a-a was made and waits: directorctl start a-a\n" + ended,
+			params:  map[string]any{"authorities": true},
+			waiting: map[string]plan.Operation{"a": plan.ClusterRotateCerts},
+			did:     []string{"make cluster.etcd_ca a"},
+			says:    said + "a: plan a-a was made and waits: directorctl start a-a\n" + ended,
 		},
 		"it waits already": {
 			params: map[string]any{"authorities": true}, waiting: map[string]plan.Operation{"a": plan.ClusterEtcdCA},

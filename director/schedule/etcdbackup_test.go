@@ -56,7 +56,8 @@ func TestEtcdBackupJob(t *testing.T) {
 			said: "backups were started of b",
 		},
 		"one without a target": {
-			give: backedUp{clusters: []string{"a"}}, params: map[string]any{"cluster": "c"}, err: "names no backup target",
+			give: backedUp{clusters: []string{"a"}}, params: map[string]any{"cluster": "c"},
+			err: "names no backup target",
 		},
 		"one that a plan holds": {
 			give:  backedUp{clusters: []string{"a", "b", "c"}, held: []string{"b"}},

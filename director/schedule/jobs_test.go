@@ -117,7 +117,8 @@ func TestBackupsRotate(t *testing.T) {
 	}
 	for n := 1; n <= 4; n++ {
 		b.set(fmt.Sprintf("2026-01-%02dT03:00:00Z", n))
-		if _, err := work(t, schedule.BackupJob(schedule.NewBackups(b.db, nil, dir, b.now)), map[string]any{"keep": 2}); err != nil {
+		if _, err := work(t, schedule.BackupJob(schedule.NewBackups(b.db, nil, dir, b.now)),
+			map[string]any{"keep": 2}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -151,12 +152,17 @@ func TestBackupPlaces(t *testing.T) {
 		docs []model.Stored
 		want places
 	}{
-		"none":   {nil, places{nil, 7}},
-		"copies": {[]model.Stored{of("backup", true, map[string]any{"keep": 30.0}), of("backup", false, nil)}, places{nil, 30}},
-		"fewer":  {[]model.Stored{of("backup", false, map[string]any{"keep": 2})}, places{nil, 2}},
+		"none": {nil, places{nil, 7}},
+		"copies": {
+			[]model.Stored{of("backup", true, map[string]any{"keep": 30.0}), of("backup", false, nil)},
+			places{nil, 30},
+		},
+		"fewer": {[]model.Stored{of("backup", false, map[string]any{"keep": 2})}, places{nil, 2}},
 		"targets": {[]model.Stored{
-			of("backup", false, map[string]any{"target": "offsite"}), of("etcd-backup", false, map[string]any{"target": "x"}),
-			of("backup", false, map[string]any{"target": "near"}), of("backup", false, map[string]any{"target": "offsite"}),
+			of("backup", false, map[string]any{"target": "offsite"}),
+			of("etcd-backup", false, map[string]any{"target": "x"}),
+			of("backup", false, map[string]any{"target": "near"}),
+			of("backup", false, map[string]any{"target": "offsite"}),
 			of("backup", true, map[string]any{"target": "former"}),
 		}, places{[]string{"near", "offsite"}, 7}},
 	} {

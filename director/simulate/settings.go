@@ -16,8 +16,9 @@ import (
 
 // Settings is the part of the director's configuration that says how a simulation goes.
 type Settings struct {
-	Documents  []string       `yaml:"documents"`  // files and directories that are applied at the first start
-	Worlds     string         `yaml:"worlds"`     // directory of the simulated hypervisors, shared by directors on one database
+	Documents []string `yaml:"documents"` // files and directories that are applied at the first start
+	// directory of the simulated hypervisors, shared by directors on one database
+	Worlds     string         `yaml:"worlds"`
 	Verbs      []Verb         `yaml:"verbs"`      // calls of providers that are not of type sim
 	Boot       model.Duration `yaml:"boot"`       // of their VMs
 	BootJitter model.Duration `yaml:"bootJitter"` // up to so much longer

@@ -248,8 +248,9 @@ type NodeParams struct {
 	Version  string                `json:"version,omitempty"`
 	Image    string                `json:"image,omitempty"` // that its VM was made from; empty if it stays what it was
 	State    director.MachineState `json:"state,omitempty"` // that the row has afterwards
-	Keep     bool                  `json:"keep,omitempty"`  // the VM stays on purpose, kept by the person who made the plan
-	KeptBy   string                `json:"-"`               // known when the step runs
+	// the VM stays on purpose, kept by the person who made the plan
+	Keep   bool   `json:"keep,omitempty"`
+	KeptBy string `json:"-"` // known when the step runs
 }
 
 // ClusterParams are the parameters of the steps that concern the cluster as a whole.

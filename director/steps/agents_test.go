@@ -97,7 +97,8 @@ func TestConsulAgents(t *testing.T) {
 		t.Errorf("another plan gives %+v after %+v", again, first)
 	}
 	other := a.do("p3", step.TokenMake, "dc1", map[string]string{"w1": "m1", "w2": "m3"})
-	if other.Tokens["w1"].Secret != first.Tokens["w1"].Secret || other.Tokens["w2"].Secret == again.Tokens["w2"].Secret {
+	if other.Tokens["w1"].Secret != first.Tokens["w1"].Secret ||
+		other.Tokens["w2"].Secret == again.Tokens["w2"].Secret {
 		t.Errorf("another machine of the name has %+v after %+v", other, again)
 	}
 	renewed := a.do("p4", step.TokenRenew, "dc1", map[string]string{"w1": "m1"})

@@ -152,7 +152,8 @@ func TestConsulToken(t *testing.T) {
 	}
 	c.err = director.Errorf(director.KindUnavailable, "test", "dc1 does not answer")
 	fourth := do("p5", step.TokenRenew, "dc1")
-	if len(notes) != 1 || !strings.Contains(notes[0], "is left to the comparison of Consul/dc1") || fourth.Plan != "p5" {
+	if len(notes) != 1 || !strings.Contains(notes[0], "is left to the comparison of Consul/dc1") ||
+		fourth.Plan != "p5" {
 		t.Errorf("a Consul that is away: %q, %+v", notes, fourth)
 	}
 	if do("p6", step.TokenEnd, "dc2"); len(c.ended) != 1 {

@@ -33,13 +33,25 @@ func TestBackupOfTheDirector(t *testing.T) {
 		ctx  context.Context
 		want plan.Outcome
 	}{
-		"done":        {nil, t.Context(), plan.Outcome{Kind: plan.Succeeded}},
-		"away":        {director.Errorf(director.KindUnavailable, "t", "x"), t.Context(), plan.Outcome{Kind: plan.Retry, Last: plan.NeedsHuman}},
-		"unknown":     {errors.New("x"), t.Context(), plan.Outcome{Kind: plan.Retry, Last: plan.NeedsHuman}},
-		"too slow":    {context.DeadlineExceeded, t.Context(), plan.Outcome{Kind: plan.Retry, Last: plan.NeedsHuman}},
-		"full":        {director.Errorf(director.KindExhausted, "t", "x"), t.Context(), plan.Outcome{Kind: plan.NeedsHuman, Last: plan.Aborted}},
-		"deleted":     {director.Errorf(director.KindNotFound, "t", "x"), t.Context(), plan.Outcome{Kind: plan.NeedsHuman, Last: plan.Aborted}},
-		"no key":      {director.Errorf(director.KindConflict, "t", "x"), t.Context(), plan.Outcome{Kind: plan.NeedsHuman, Last: plan.Aborted}},
+		"done": {nil, t.Context(), plan.Outcome{Kind: plan.Succeeded}},
+		"away": {
+			director.Errorf(director.KindUnavailable, "t", "x"), t.Context(),
+			plan.Outcome{Kind: plan.Retry, Last: plan.NeedsHuman},
+		},
+		"unknown":  {errors.New("x"), t.Context(), plan.Outcome{Kind: plan.Retry, Last: plan.NeedsHuman}},
+		"too slow": {context.DeadlineExceeded, t.Context(), plan.Outcome{Kind: plan.Retry, Last: plan.NeedsHuman}},
+		"full": {
+			director.Errorf(director.KindExhausted, "t", "x"), t.Context(),
+			plan.Outcome{Kind: plan.NeedsHuman, Last: plan.Aborted},
+		},
+		"deleted": {
+			director.Errorf(director.KindNotFound, "t", "x"), t.Context(),
+			plan.Outcome{Kind: plan.NeedsHuman, Last: plan.Aborted},
+		},
+		"no key": {
+			director.Errorf(director.KindConflict, "t", "x"), t.Context(),
+			plan.Outcome{Kind: plan.NeedsHuman, Last: plan.Aborted},
+		},
 		"interrupted": {context.Canceled, stopped, plan.Outcome{Kind: plan.Retry, Last: plan.Aborted}},
 	} {
 		s := &saver{err: tt.err}

@@ -181,7 +181,8 @@ func TestVMThatShowsItsCertificateIsKept(t *testing.T) {
 			says: "has no record", asks: "directorctl retry p1",
 		},
 		"a registered one that does not answer": {
-			restored: restored, away: away, cluster: registered, kind: director.KindUnavailable, says: "does not answer",
+			restored: restored, away: away, cluster: registered, kind: director.KindUnavailable,
+			says: "does not answer",
 		},
 		"no node, and it does not answer": {restored: restored, away: away, remade: true},
 	} {
@@ -446,9 +447,13 @@ func TestReleaseIsPushedAgainAfterARestore(t *testing.T) {
 	run.Plan = &plan.Plan{CreatedAt: made, Content: plan.Content{Steps: []plan.Step{
 		{Kind: step.VMEnsure}, {ID: "release.push/r", Kind: step.ReleasePush, Params: params},
 	}}}
-	for restored, pushes := range map[time.Time]bool{{}: false, made.Add(-time.Hour): false, made.Add(time.Hour): true} {
+	for restored, pushes := range map[time.Time]bool{
+		{}: false, made.Add(-time.Hour): false,
+		made.Add(time.Hour): true,
+	} {
 		err := Env{Restored: restored}.plays().play(t.Context(), run, step.PlayParams{})
-		if seen := err != nil && strings.Contains(err.Error(), "is not the one that the plan was made for"); seen != pushes {
+		if seen := err != nil &&
+			strings.Contains(err.Error(), "is not the one that the plan was made for"); seen != pushes {
 			t.Errorf("restored at %s: it looks at the release: %t, want %t: %v", restored, seen, pushes, err)
 		}
 	}

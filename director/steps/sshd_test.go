@@ -267,7 +267,8 @@ func TestFormerKey(t *testing.T) {
 	if err := reach("m9"); err != nil { // nothing is known of it: it is from before
 		t.Errorf("a node from before: %v", err)
 	}
-	if signers, err := env.SSH().Machine(t.Context(), localMachine("m1").Machine.Row()); err != nil || len(signers) != 1 {
+	if signers, err := env.SSH().Machine(t.Context(), localMachine("m1").Machine.Row()); err != nil ||
+		len(signers) != 1 {
 		t.Errorf("a new node is offered %d keys, %v", len(signers), err)
 	}
 	nodes := []plan.MachineSpec{localMachine("m1").Machine}
@@ -401,7 +402,8 @@ func (n realNode) wantCertificate(t *testing.T, env Env, own string) {
 	}
 	n.put(t, "known_hosts", "["+m.Address+"]:"+n.port+" "+own+"\n", 0o600)
 	out, _ := exec.Command(
-		"ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o", "GlobalKnownHostsFile=none",
+		"ssh", "-F", "none", "-o", "BatchMode=yes", "-o", "StrictHostKeyChecking=yes", "-o",
+		"GlobalKnownHostsFile=none",
 		"-o", "UserKnownHostsFile="+filepath.Join(n.dir, "known_hosts"), "-o", "IdentityFile=none", "-o",
 		"IdentityAgent=none", "-p", n.port, "-l", n.user, m.Address, "true",
 	).CombinedOutput()

@@ -75,7 +75,10 @@ func TestAuditChainOfTwoDirectors(t *testing.T) {
 					if (err != nil) != (i%4 == 3) {
 						t.Error(err)
 					}
-					e := AuditEntry{At: time.Now(), Actor: "eve", Action: "login", Outcome: chain.Refused, Diff: "é\x00\xff"}
+					e := AuditEntry{
+						At: time.Now(), Actor: "eve", Action: "login", Outcome: chain.Refused,
+						Diff: "é\x00\xff",
+					}
 					if err := stores[n%2].AddAudit(ctx, e); err != nil {
 						t.Error(err)
 					}

@@ -42,13 +42,17 @@ func TestAuditList(t *testing.T) {
 			"kind":         {query: AuditQuery{Object: "Cluster/"}, want: []int64{1, 2, 3}},
 			"no wildcards": {query: AuditQuery{Object: "%/"}},
 			"outcome":      {query: AuditQuery{Outcome: chain.Refused}, want: []int64{4}},
-			"time":         {query: AuditQuery{From: day.AddDate(0, 0, 1), Until: day.AddDate(0, 0, 3)}, want: []int64{2, 3}},
+			"time": {
+				query: AuditQuery{From: day.AddDate(0, 0, 1), Until: day.AddDate(0, 0, 3)},
+				want:  []int64{2, 3},
+			},
 		} {
 			if got := listed(t, s, c.query, director.Page{}); !cmp.Equal(got, c.want) {
 				t.Errorf("%s: got %v, want %v", name, got, c.want)
 			}
 		}
-		if got := listed(t, s, AuditQuery{}, director.Page{Limit: 2, Desc: true}); !cmp.Equal(got, []int64{5, 4, 3, 2, 1}) {
+		if got := listed(t, s, AuditQuery{}, director.Page{Limit: 2, Desc: true}); !cmp.Equal(got,
+			[]int64{5, 4, 3, 2, 1}) {
 			t.Errorf("by parts, the newest first: %v", got)
 		}
 		_, _, err := s.AuditList(t.Context(), AuditQuery{}, director.Page{After: &director.Place{Name: "x"}})

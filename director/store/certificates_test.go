@@ -51,7 +51,8 @@ func testCertificates(t *testing.T, s *Store) {
 		}
 	}
 	put(sight("1", "m1", director.CertificateFile, "ca", "apiserver", "kubelet-client"),
-		sight("1", "m2", director.CertificateFile, "apiserver"), sight("2", "m1", director.CertificateTLS, "etcd-server"),
+		sight("1", "m2", director.CertificateFile, "apiserver"),
+		sight("2", "m1", director.CertificateTLS, "etcd-server"),
 		sight("", "", director.CertificateDatabase, "director"))
 	put(sight("1", "m1", director.CertificateFile, "ca", "apiserver"))
 	silent := sight("1", "m2", director.CertificateFile)

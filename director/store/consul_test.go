@@ -33,7 +33,8 @@ func TestConsulStates(t *testing.T) {
 		claim(now.Add(59*time.Second), false)
 		claim(now.Add(61*time.Second), true)
 		want := director.ConsulState{
-			Consul: "dc1", At: now, Success: now, Problem: "p", Hint: "h", Wanted: 3, Written: 2, Removed: 1, Failing: 1,
+			Consul: "dc1", At: now, Success: now, Problem: "p", Hint: "h", Wanted: 3, Written: 2,
+			Removed: 1, Failing: 1,
 			Held: &director.Removals{ID: "x", Count: 2, Total: 3, Sample: []string{"a/b"}},
 		}
 		if err := s.SaveConsul(ctx, want); err != nil {

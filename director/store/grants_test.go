@@ -51,8 +51,14 @@ func TestGrantsOf(t *testing.T) {
 		put(
 			grantTo("a", model.Grant{Users: []string{"ann", "bob", "ann"}, Role: "operator", Project: "web"}),
 			grantTo("b", model.Grant{Users: []string{"ann"}, Role: "operator", Project: "web"}),
-			grantTo("c", model.Grant{Groups: []model.GrantGroup{{Provider: "corp", Group: "cn=ops"}}, Role: "user", Cluster: "shop"}),
-			grantTo("d", model.Grant{Users: []string{"cn=ops"}, Groups: []model.GrantGroup{{Provider: "corp", Group: "ann"}}, Role: "admin"}),
+			grantTo("c", model.Grant{
+				Groups: []model.GrantGroup{{Provider: "corp", Group: "cn=ops"}}, Role: "user",
+				Cluster: "shop",
+			}),
+			grantTo("d", model.Grant{
+				Users:  []string{"cn=ops"},
+				Groups: []model.GrantGroup{{Provider: "corp", Group: "ann"}}, Role: "admin",
+			}),
 		)
 		web, shop := director.Granted{Role: "operator", Project: "web"}, director.Granted{Role: "user", Cluster: "shop"}
 		for _, c := range []struct {
@@ -61,13 +67,17 @@ func TestGrantsOf(t *testing.T) {
 		}{
 			{director.User{Name: "ann"}, []director.Granted{web}},
 			{director.User{Name: "ann", Provider: "corp", Groups: []string{"cn=ops"}}, []director.Granted{web, shop}},
-			{director.User{Name: "eve", Provider: "corp", Groups: []string{"cn=dev", "cn=ops"}}, []director.Granted{shop}},
+			{
+				director.User{Name: "eve", Provider: "corp", Groups: []string{"cn=dev", "cn=ops"}},
+				[]director.Granted{shop},
+			},
 			{director.User{Name: "eve", Provider: "other", Groups: []string{"cn=ops"}}, nil},
 			{director.User{Name: "eve", Groups: []string{"cn=ops"}}, nil}, // a local user is in no group
 		} {
 			got := of(c.user)
 			slices.SortFunc(got, func(a, b director.Granted) int { return -strings.Compare(a.Project, b.Project) })
-			if diff := cmp.Diff(c.want, got, cmp.Transformer("nil", func(l []director.Granted) int { return len(l) })); diff != "" {
+			if diff := cmp.Diff(c.want, got,
+				cmp.Transformer("nil", func(l []director.Granted) int { return len(l) })); diff != "" {
 				t.Errorf("%+v: %s", c.user, diff)
 			}
 			if len(got) > 0 && !slices.Equal(got, c.want) {
@@ -75,10 +85,16 @@ func TestGrantsOf(t *testing.T) {
 			}
 		}
 		put(grantTo("a", model.Grant{Users: []string{"bob"}, Role: "user", Project: "web"}))
-		if got := of(director.User{Name: "bob"}); !slices.Equal(got, []director.Granted{{Role: "user", Project: "web"}}) {
+		if got := of(director.User{Name: "bob"}); !slices.Equal(got,
+			[]director.Granted{{Role: "user", Project: "web"}}) {
 			t.Errorf("after a change: %+v", got)
 		}
-		err := update(t, s, func(tx *Tx) error { return tx.DeleteDocument(model.Ref{Kind: model.KindGrant, Name: "a"}) })
+		err := update(t, s, func(tx *Tx) error {
+			return tx.DeleteDocument(model.Ref{
+				Kind: model.KindGrant,
+				Name: "a",
+			})
+		})
 		if got := of(director.User{Name: "bob"}); err != nil || len(got) > 0 {
 			t.Errorf("after the deletion: %+v, %v", got, err)
 		}
@@ -147,7 +163,8 @@ func TestVisible(t *testing.T) {
 		if _, err := s.PlanScope(t.Context(), "none"); director.KindOf(err) != director.KindNotFound {
 			t.Error(err)
 		}
-		if got, err := s.ClusterScope(t.Context(), "shop"); err != nil || got.Project != "web" || got.Cluster != "shop" {
+		if got, err := s.ClusterScope(t.Context(), "shop"); err != nil || got.Project != "web" ||
+			got.Cluster != "shop" {
 			t.Errorf("%+v, %v", got, err)
 		}
 		if _, err := s.ClusterScope(t.Context(), "none"); director.KindOf(err) != director.KindNotFound {

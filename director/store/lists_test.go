@@ -117,7 +117,11 @@ func TestPlanPage(t *testing.T) {
 			{PlanQuery{}, director.Page{Sort: "created_at", Limit: 3}, "p0 p1 p2 p3 p4 p5 p6"},
 			{PlanQuery{}, director.Page{Sort: "cluster", Limit: 2}, "p0 p3 p6 p1 p4 p2 p5"},
 			{PlanQuery{Cluster: "c1"}, director.Page{Limit: 1}, "p1 p4"},
-			{PlanQuery{Statuses: []plan.Status{plan.StatusDiscarded}}, director.Page{Sort: "status", Limit: 2}, "p1 p3 p5"},
+			{
+				PlanQuery{Statuses: []plan.Status{plan.StatusDiscarded}},
+				director.Page{Sort: "status", Limit: 2},
+				"p1 p3 p5",
+			},
 			{PlanQuery{IDPrefix: "p3", Operations: []plan.Operation{plan.ClusterCreate}}, director.Page{}, "p3"},
 			{PlanQuery{IDPrefix: "%"}, director.Page{}, ""},
 		} {
@@ -211,7 +215,8 @@ func TestClusterPage(t *testing.T) {
 		if diff := cmp.Diff(want[2:], rest); diff != "" || err != nil || next != nil {
 			t.Error(diff, next, err)
 		}
-		if some, _, err := s.ClusterPage(t.Context(), "ot", nil, director.Page{Sort: "name"}); err != nil || len(some) != 1 {
+		if some, _, err := s.ClusterPage(t.Context(), "ot", nil, director.Page{Sort: "name"}); err != nil ||
+			len(some) != 1 {
 			t.Errorf("by prefix: %+v, %v", some, err)
 		}
 		one, err := s.Cluster(t.Context(), "c1")

@@ -51,7 +51,8 @@ func TestLoginRequests(t *testing.T) {
 			t.Errorf("strangers fill the table: %v", err)
 		}
 		later := now.Add(2 * time.Hour)
-		if err := s.AddLoginRequest(t.Context(), LoginRequest{ID: "later", Created: later, Expires: later}); err != nil {
+		if err := s.AddLoginRequest(t.Context(),
+			LoginRequest{ID: "later", Created: later, Expires: later}); err != nil {
 			t.Error(err)
 		}
 		err = s.EditLoginRequest(t.Context(), LoginKey{ID: "a"}, func(*LoginRequest) error { return nil })

@@ -72,7 +72,8 @@ func TestEditUser(t *testing.T) {
 		}
 		token := func(hash string, seen director.User) error {
 			return s.AddToken(ctx, director.Token{
-				Hash: hash, User: "ann", Created: time.Unix(5, 0).UTC(), Expires: time.Unix(50, 0).UTC(), Address: "192.0.2.1",
+				Hash: hash, User: "ann", Created: time.Unix(5, 0).UTC(), Expires: time.Unix(50, 0).UTC(),
+				Address: "192.0.2.1",
 			}, seen)
 		}
 		for _, hash := range []string{"0123456789abcdef00", "1123456789abcdef00", "2123456789abcdef00"} {
@@ -175,7 +176,8 @@ func BenchmarkUserPage(b *testing.B) {
 	b.Cleanup(func() { _ = s.Close() })
 	err = s.Update(b.Context(), func(tx *Tx) error {
 		for i := range 10000 {
-			if err := tx.AddUser(director.User{Name: fmt.Sprintf("u%05d", i), Role: director.RoleUser}, "test"); err != nil {
+			if err := tx.AddUser(director.User{Name: fmt.Sprintf("u%05d", i), Role: director.RoleUser},
+				"test"); err != nil {
 				return err
 			}
 		}

@@ -89,7 +89,8 @@ var running = rootdisk.Held{Slot: rootdisk.A, Root: rootdisk.Root{Version: "v1",
 func TestUpgrade(t *testing.T) {
 	t.Parallel()
 	f := appliance(t, rootdisk.State{Running: running}, 2000)
-	if err := f.Upgrade(t.Context(), "none", rootdisk.Request{By: "ann"}); director.KindOf(err) != director.KindNotFound {
+	if err := f.Upgrade(t.Context(), "none",
+		rootdisk.Request{By: "ann"}); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("without an upload: %v", err)
 	}
 	if root, err := f.Look(t.Context(), "good"); err != nil || root.Version != "v2" {

@@ -39,7 +39,8 @@ func TestReclaim(t *testing.T) {
 	_, err := l.Reclaim(ctx, "admin", "lab", string(stranger), true)
 	servicetest.WantKind(t, err, director.KindConflict, "no stamp", "left as it is")
 	_, err = l.Reclaim(ctx, "admin", "lab", string(vm1.ID), true)
-	servicetest.WantKind(t, err, director.KindConflict, "machine c000-w-1 of cluster c000", "directorctl node delete c000 c000-w-1")
+	servicetest.WantKind(t, err, director.KindConflict, "machine c000-w-1 of cluster c000",
+		"directorctl node delete c000 c000-w-1")
 	_, err = l.Reclaim(ctx, "admin", "lab", "sim-9999", true)
 	servicetest.WantKind(t, err, director.KindNotFound)
 	_, err = l.Reclaim(ctx, "admin", "labb", string(vm1.ID), true)
@@ -55,7 +56,8 @@ func TestReclaim(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, err = l.Reclaim(ctx, "admin", "lab", string(vm2.ID), false)
-	servicetest.WantKind(t, err, director.KindConflict, "plan p2 is planned and still means to make machine", "discard p2")
+	servicetest.WantKind(t, err, director.KindConflict, "plan p2 is planned and still means to make machine",
+		"discard p2")
 	if err := l.EndPlan(ctx, "p2", plan.PlanDiscarded); err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +266,8 @@ func TestAdoptWithSeveralAdapters(t *testing.T) {
 		return l.Adopt(ctx, "admin", "lab", string(vm.ID), vms.Addresses{First: address, Further: further})
 	}
 	_, err = adopt("", nil)
-	servicetest.WantKind(t, err, director.KindInvalid, "on network net, store", "--address ADDRESS --address store=ADDRESS")
+	servicetest.WantKind(t, err, director.KindInvalid, "on network net, store",
+		"--address ADDRESS --address store=ADDRESS")
 	_, err = adopt("10.64.1.0", nil)
 	servicetest.WantKind(t, err, director.KindInvalid, "on network store", "--address store=ADDRESS")
 	_, err = adopt("10.64.1.0", map[string]string{"store": "10.65.1.10"})

@@ -51,7 +51,8 @@ func TestReceiversOfTheManual(t *testing.T) {
 		},
 		"python": func(dir, host, port string) *exec.Cmd {
 			return exec.CommandContext(
-				t.Context(), "python3", filepath.Join(dir, "receiver.python"), host, port, dir+"/cert", dir+"/key", public,
+				t.Context(), "python3", filepath.Join(dir, "receiver.python"), host, port, dir+"/cert",
+				dir+"/key", public,
 			)
 		},
 	} {
@@ -83,7 +84,10 @@ func TestReceiversOfTheManual(t *testing.T) {
 				URL: "https://127.0.0.1:" + port + "/", Allow: loopback("127.0.0.1"), Roots: a.Roots(),
 				Timeout: 30 * time.Second,
 			}
-			body, err := webhook.Event{ID: "m1", Data: map[string]string{"phase": "before.drain", "node": "n1"}}.Encode()
+			body, err := webhook.Event{ID: "m1", Data: map[string]string{
+				"phase": "before.drain",
+				"node":  "n1",
+			}}.Encode()
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -65,19 +65,34 @@ func TestVerify(t *testing.T) {
 			at     time.Time
 			ok     bool
 		}{
-			"by the new key":        {func(http.Header) {}, public, string(body), now, true},
-			"by the old key":        {func(http.Header) {}, oldPublic, string(body), now, true},
-			"a little later":        {func(http.Header) {}, public, string(body), now.Add(4 * time.Minute), true},
-			"too late":              {func(http.Header) {}, public, string(body), now.Add(6 * time.Minute), false},
-			"from the future":       {func(http.Header) {}, public, string(body), now.Add(-6 * time.Minute), false},
-			"another body":          {func(http.Header) {}, public, `{"a":2}`, now, false},
-			"another id":            {func(h http.Header) { h.Set("Webhook-Id", "m2") }, public, string(body), now, false},
-			"another time":          {func(h http.Header) { h.Set("Webhook-Timestamp", "1800000001") }, public, string(body), now, false},
-			"no signature":          {func(h http.Header) { h.Del("Webhook-Signature") }, public, string(body), now, false},
-			"no id":                 {func(h http.Header) { h.Del("Webhook-Id") }, public, string(body), now, false},
-			"no time":               {func(h http.Header) { h.Del("Webhook-Timestamp") }, public, string(body), now, false},
-			"a signature in pieces": {func(h http.Header) { h.Set("Webhook-Signature", "v1 , v1a,%%% ,,") }, public, string(body), now, false},
-			"a key in pieces":       {func(http.Header) {}, "whpk_AAAA", string(body), now, false},
+			"by the new key":  {func(http.Header) {}, public, string(body), now, true},
+			"by the old key":  {func(http.Header) {}, oldPublic, string(body), now, true},
+			"a little later":  {func(http.Header) {}, public, string(body), now.Add(4 * time.Minute), true},
+			"too late":        {func(http.Header) {}, public, string(body), now.Add(6 * time.Minute), false},
+			"from the future": {func(http.Header) {}, public, string(body), now.Add(-6 * time.Minute), false},
+			"another body":    {func(http.Header) {}, public, `{"a":2}`, now, false},
+			"another id": {
+				func(h http.Header) { h.Set("Webhook-Id", "m2") }, public,
+				string(body), now, false,
+			},
+			"another time": {
+				func(h http.Header) { h.Set("Webhook-Timestamp", "1800000001") }, public,
+				string(body), now, false,
+			},
+			"no signature": {
+				func(h http.Header) { h.Del("Webhook-Signature") }, public,
+				string(body), now, false,
+			},
+			"no id": {func(h http.Header) { h.Del("Webhook-Id") }, public, string(body), now, false},
+			"no time": {
+				func(h http.Header) { h.Del("Webhook-Timestamp") }, public,
+				string(body), now, false,
+			},
+			"a signature in pieces": {
+				func(h http.Header) { h.Set("Webhook-Signature", "v1 , v1a,%%% ,,") }, public,
+				string(body), now, false,
+			},
+			"a key in pieces": {func(http.Header) {}, "whpk_AAAA", string(body), now, false},
 		} {
 			h := header()
 			test.change(h)
@@ -90,7 +105,10 @@ func TestVerify(t *testing.T) {
 
 func TestEventsHaveABound(t *testing.T) {
 	t.Parallel()
-	e := webhook.Event{ID: "1", Source: "https://d", Type: "x", Time: time.Unix(1, 0).UTC(), Data: map[string]string{"a": "b"}}
+	e := webhook.Event{
+		ID: "1", Source: "https://d", Type: "x", Time: time.Unix(1, 0).UTC(),
+		Data: map[string]string{"a": "b"},
+	}
 	b, err := e.Encode()
 	want := `{"specversion":"1.0","id":"1","source":"https://d","type":"x","time":"1970-01-01T00:00:01Z",` +
 		`"datacontenttype":"application/json","data":{"a":"b"}}`
@@ -158,29 +176,61 @@ func TestAnswers(t *testing.T) {
 		answer http.HandlerFunc
 		want   webhook.Outcome
 	}{
-		"continue": {webhooktest.JSON(200, `{"decision":"continue"}`), webhook.Outcome{Status: 200, Received: true, Answer: webhook.Answer{Decision: "continue"}}},
-		"refuse":   {webhooktest.JSON(200, `{"decision":"refuse","reason":"a\nb"}`), webhook.Outcome{Status: 200, Received: true, Answer: webhook.Answer{Decision: "refuse", Reason: "a b"}}},
+		"continue": {
+			webhooktest.JSON(200, `{"decision":"continue"}`),
+			webhook.Outcome{Status: 200, Received: true, Answer: webhook.Answer{Decision: "continue"}},
+		},
+		"refuse": {
+			webhooktest.JSON(200, `{"decision":"refuse","reason":"a\nb"}`),
+			webhook.Outcome{Status: 200, Received: true, Answer: webhook.Answer{Decision: "refuse", Reason: "a b"}},
+		},
 		"wait": {webhooktest.JSON(200, `{"decision":"wait","retryAfter":7}`), webhook.Outcome{
-			Status: 200, Received: true, Retry: 7 * time.Second, Answer: webhook.Answer{Decision: "wait", RetryAfter: 7},
+			Status: 200, Received: true, Retry: 7 * time.Second,
+			Answer: webhook.Answer{Decision: "wait", RetryAfter: 7},
 		}},
 		"wait for ever": {webhooktest.JSON(200, `{"decision":"wait","retryAfter":9999999999}`), webhook.Outcome{
-			Status: 200, Received: true, Retry: 24 * time.Hour, Answer: webhook.Answer{Decision: "wait", RetryAfter: 9999999999},
+			Status: 200, Received: true, Retry: 24 * time.Hour,
+			Answer: webhook.Answer{Decision: "wait", RetryAfter: 9999999999},
 		}},
-		"later":        {webhooktest.JSON(202, `{"decision":"continue"}`), webhook.Outcome{Status: 202, Received: true}},
-		"no decision":  {webhooktest.JSON(200, `{}`), webhook.Outcome{Status: 200, Received: true, Problem: `the decision "" is not continue, wait or refuse`}},
-		"no JSON":      {webhooktest.JSON(200, `yes`), webhook.Outcome{Status: 200, Received: true, Problem: "the answer is not JSON with a decision"}},
-		"a page":       {header(200, "Content-Type", "text/html"), webhook.Outcome{Status: 200, Received: true}},
-		"1 MB":         {webhooktest.JSON(200, `{"reason":"`+strings.Repeat("x", 1<<20)+`","decision":"continue"}`), webhook.Outcome{Status: 200, Problem: "the answer is longer than 64 KiB"}},
-		"gone":         {header(410, "X", "y"), webhook.Outcome{Status: 410, Gone: true, Problem: "the endpoint says that it is gone (410)"}},
-		"busy":         {header(503, "Retry-After", "120"), webhook.Outcome{Status: 503, Retry: 2 * time.Minute, Problem: "the status is 503"}},
-		"a redirect":   {header(307, "Location", redirected.URL), webhook.Outcome{Status: 307, Problem: "it redirects (307), which is not followed"}},
+		"later": {
+			webhooktest.JSON(202, `{"decision":"continue"}`),
+			webhook.Outcome{Status: 202, Received: true},
+		},
+		"no decision": {
+			webhooktest.JSON(200, `{}`),
+			webhook.Outcome{Status: 200, Received: true, Problem: `the decision "" is not continue, wait or refuse`},
+		},
+		"no JSON": {
+			webhooktest.JSON(200, `yes`),
+			webhook.Outcome{Status: 200, Received: true, Problem: "the answer is not JSON with a decision"},
+		},
+		"a page": {header(200, "Content-Type", "text/html"), webhook.Outcome{Status: 200, Received: true}},
+		"1 MB": {
+			webhooktest.JSON(200, `{"reason":"`+strings.Repeat("x", 1<<20)+`","decision":"continue"}`),
+			webhook.Outcome{Status: 200, Problem: "the answer is longer than 64 KiB"},
+		},
+		"gone": {
+			header(410, "X", "y"),
+			webhook.Outcome{Status: 410, Gone: true, Problem: "the endpoint says that it is gone (410)"},
+		},
+		"busy": {header(503, "Retry-After", "120"), webhook.Outcome{
+			Status: 503, Retry: 2 * time.Minute,
+			Problem: "the status is 503",
+		}},
+		"a redirect": {
+			header(307, "Location", redirected.URL),
+			webhook.Outcome{Status: 307, Problem: "it redirects (307), which is not followed"},
+		},
 		"many headers": {header(200, "X-Long", strings.Repeat("x", 1<<20)), webhook.Outcome{}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			e := webhooktest.Start(t, "127.0.0.1:0", a, false, test.answer)
 			r, _ := request(t)
-			to := webhook.Endpoint{URL: e.URL, Allow: loopback("127.0.0.1"), Roots: a.Roots(), Timeout: 20 * time.Second}
+			to := webhook.Endpoint{
+				URL: e.URL, Allow: loopback("127.0.0.1"), Roots: a.Roots(),
+				Timeout: 20 * time.Second,
+			}
 			o := to.Send(t.Context(), r)
 			if name == "many headers" {
 				o.Problem = ""
@@ -200,7 +250,8 @@ func TestAnswers(t *testing.T) {
 func TestAnEndpointThatHangs(t *testing.T) {
 	t.Parallel()
 	a := webhooktest.NewAuthority(t)
-	e := webhooktest.Start(t, "127.0.0.1:0", a, false, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	e := webhooktest.Start(t, "127.0.0.1:0", a, false,
+		func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 	r, _ := request(t)
 	to := webhook.Endpoint{URL: e.URL, Allow: loopback("127.0.0.1"), Roots: a.Roots(), Timeout: time.Second}
 	if o := to.Send(t.Context(), r); o.Received || o.Problem != "no answer within 1s" {
@@ -222,18 +273,37 @@ func TestWhereRequestsMayGo(t *testing.T) {
 		own   []netip.AddrPort
 		ok    bool
 	}{
-		"a range of its own":             {e.URL, loopback("127.0.0.1"), nil, true},
-		"private addresses":              {e.URL, confine.Private(), nil, false},
-		"everything":                     {e.URL, confine.Networks{netip.MustParsePrefix("0.0.0.0/0")}, nil, false},
-		"nothing":                        {e.URL, nil, nil, false},
-		"the link's addresses":           {"https://169.254.169.254/latest", confine.Networks{netip.MustParsePrefix("0.0.0.0/0")}, nil, false},
-		"the director's own listener":    {e.URL, loopback("127.0.0.1"), []netip.AddrPort{own}, false},
-		"one on all addresses":           {e.URL, loopback("127.0.0.1"), []netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), own.Port())}, false},
-		"one on all addresses of IPv6":   {e.URL, loopback("127.0.0.1"), []netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())}, false},
-		"another port of the director's": {e.URL, loopback("127.0.0.1"), []netip.AddrPort{netip.AddrPortFrom(own.Addr(), 1)}, true},
+		"a range of its own": {e.URL, loopback("127.0.0.1"), nil, true},
+		"private addresses":  {e.URL, confine.Private(), nil, false},
+		"everything":         {e.URL, confine.Networks{netip.MustParsePrefix("0.0.0.0/0")}, nil, false},
+		"nothing":            {e.URL, nil, nil, false},
+		"the link's addresses": {
+			"https://169.254.169.254/latest",
+			confine.Networks{netip.MustParsePrefix("0.0.0.0/0")},
+			nil, false,
+		},
+		"the director's own listener": {e.URL, loopback("127.0.0.1"), []netip.AddrPort{own}, false},
+		"one on all addresses": {
+			e.URL, loopback("127.0.0.1"),
+			[]netip.AddrPort{netip.AddrPortFrom(netip.IPv4Unspecified(), own.Port())},
+			false,
+		},
+		"one on all addresses of IPv6": {
+			e.URL, loopback("127.0.0.1"),
+			[]netip.AddrPort{netip.AddrPortFrom(netip.IPv6Unspecified(), own.Port())},
+			false,
+		},
+		"another port of the director's": {
+			e.URL, loopback("127.0.0.1"),
+			[]netip.AddrPort{netip.AddrPortFrom(own.Addr(), 1)},
+			true,
+		},
 	} {
 		before := e.Connections()
-		o := webhook.Endpoint{URL: test.url, Allow: test.allow, Own: test.own, Roots: a.Roots(), Timeout: 20 * time.Second}.
+		o := webhook.Endpoint{
+			URL: test.url, Allow: test.allow, Own: test.own, Roots: a.Roots(),
+			Timeout: 20 * time.Second,
+		}.
 			Send(t.Context(), r)
 		if o.Received != test.ok || o.Blocked == test.ok {
 			t.Errorf("%s: %+v", name, o)

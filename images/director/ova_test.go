@@ -83,7 +83,8 @@ func TestOVA(t *testing.T) {
 		t.Fatalf("the OVA has %v", names)
 	}
 	for _, name := range []string{"director.ovf", "director.vmdk"} {
-		if want := fmt.Sprintf("SHA256(%s)= %x\n", name, sha256.Sum256(files[name])); !strings.Contains(string(files["director.mf"]), want) {
+		if want := fmt.Sprintf("SHA256(%s)= %x\n", name,
+			sha256.Sum256(files[name])); !strings.Contains(string(files["director.mf"]), want) {
 			t.Errorf("the manifest has no %q:\n%s", want, files["director.mf"])
 		}
 	}
@@ -95,7 +96,8 @@ func TestOVA(t *testing.T) {
 	if len(envelope.Disk.Disks) != 2 || envelope.Disk.Disks[1].FileRef != nil {
 		t.Errorf("disks: %+v; want the root disk and a blank one", envelope.Disk.Disks)
 	}
-	if got := *vm.VirtualHardware[0].Transport; !strings.Contains(got, "com.vmware.guestInfo") || !strings.Contains(got, "iso") {
+	if got := *vm.VirtualHardware[0].Transport; !strings.Contains(got, "com.vmware.guestInfo") ||
+		!strings.Contains(got, "iso") {
 		t.Errorf("transports: %s", got)
 	}
 	asked := map[string]ovf.Property{}

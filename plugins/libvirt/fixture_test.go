@@ -137,7 +137,8 @@ func (f *fixture) stranger(t *testing.T, name string) hypervisor.ID {
 		kind = "test"
 	}
 	dom, err := f.keep.DomainDefineXML(fmt.Sprintf(
-		`<domain type='%s'><name>%s</name><memory unit='MiB'>32</memory><os><type arch='x86_64'>hvm</type></os></domain>`, kind, name))
+		`<domain type='%s'><name>%s</name><memory unit='MiB'>32</memory><os><type `+
+			`arch='x86_64'>hvm</type></os></domain>`, kind, name))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -275,7 +276,8 @@ func (f *fixture) partImage(t *testing.T, s hypervisor.ImageSpec) {
 	}
 	defer func() { _ = p.Free() }()
 	v, err := p.StorageVolCreateXML(fmt.Sprintf(
-		`<volume><name>kaas-image.%s.%s.%d.qcow2</name><capacity>4096</capacity><target><format type='raw'/></target></volume>`,
+		`<volume><name>kaas-image.%s.%s.%d.qcow2</name><capacity>4096</capacity><target><format `+
+			`type='raw'/></target></volume>`,
 		s.Name, s.SHA256[:16], 64<<20), 0)
 	if err != nil {
 		t.Fatal(err)

@@ -22,10 +22,11 @@ func (f *fixture) newPool(t *testing.T, kind string) string {
 	t.Helper()
 	name := hypervisortest.RandomID(kind + "-")
 	xml := map[string]string{
-		"dir":     "<pool type='dir'><name>%[1]s</name><target><path>/pools/%[1]s</path></target></pool>",
-		"logical": "<pool type='logical'><name>%[1]s</name><source><name>%[1]s</name></source><target><path>/dev/%[1]s</path></target></pool>",
-		"netfs": "<pool type='netfs'><name>%[1]s</name><source><host name='nfs.example.org'/><dir " +
-			"path='/%[1]s'/></source><target><path>/pools/%[1]s</path></target></pool>",
+		"dir": "<pool type='dir'><name>%[1]s</name><target><path>/pools/%[1]s</path></target></pool>",
+		"logical": "<pool type='logical'><name>%[1]s</name><source><name>%[1]s</name></source>" +
+			"<target><path>/dev/%[1]s</path></target></pool>",
+		"netfs": "<pool type='netfs'><name>%[1]s</name><source><host name='nfs.example.org'/>" +
+			"<dir path='/%[1]s'/></source><target><path>/pools/%[1]s</path></target></pool>",
 	}[kind]
 	p, err := f.keep.StoragePoolDefineXML(fmt.Sprintf(xml, name), 0)
 	if err != nil {
@@ -69,7 +70,8 @@ func withPools(t *testing.T, files, disks string) *fixture {
 func TestRoom(t *testing.T) {
 	t.Parallel()
 	p := &pool{
-		h: &host{HostConfig: HostConfig{Name: "lab"}}, name: "default", op: "libvirt.ensure", free: 1 << 30, all: 4 << 30,
+		h: &host{HostConfig: HostConfig{Name: "lab"}}, name: "default", op: "libvirt.ensure", free: 1 << 30,
+		all: 4 << 30,
 	}
 	tests := []struct {
 		name  string

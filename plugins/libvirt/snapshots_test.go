@@ -35,8 +35,10 @@ func TestParseSnapshot(t *testing.T) {
 	t.Parallel()
 	const text = `<domainsnapshot><name>before</name><description>%s</description><creationTime>%s</creationTime>
 		<domain type='qemu'><name>vm</name><devices>
-			<disk type='file' device='disk'><source file='/pool/kaas.d.m.root.2.qcow2'/><target dev='vda'/><serial>kaas-root</serial></disk>
-			<disk type='file' device='disk'><source file='/pool/kaas.d.m.data.x.qcow2'/><target dev='vdb'/><serial>x</serial></disk>
+			<disk type='file' device='disk'><source file='/pool/kaas.d.m.root.2.qcow2'/><target ` +
+		`dev='vda'/><serial>kaas-root</serial></disk>
+			<disk type='file' device='disk'><source file='/pool/kaas.d.m.data.x.qcow2'/><target ` +
+		`dev='vdb'/><serial>x</serial></disk>
 		</devices></domain></domainsnapshot>`
 	s, err := parseSnapshot(fmt.Sprintf(text, ourSnapshot+"d.", "1700000000"))
 	if err != nil || !s.Ours || s.Name != "before" || s.Created.Unix() != 1700000000 ||

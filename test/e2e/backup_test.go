@@ -48,7 +48,8 @@ func (s *suite) isBackedUp(t *testing.T) {
 		bytes.Contains(archive, []byte("canary-of-the-backup")) || bytes.Contains(archive, []byte("/registry/")) {
 		t.Errorf("the archive is not encrypted, or cannot be read: %v", err)
 	}
-	if left := s.onNode(t, s.masterNames()[0], "ls /var/lib/kaas 2>/dev/null || true"); strings.Contains(left, "etcd-backup") {
+	if left := s.onNode(t, s.masterNames()[0], "ls /var/lib/kaas 2>/dev/null || true"); strings.Contains(left,
+		"etcd-backup") {
 		t.Errorf("the snapshot is left on the master: %s", left)
 	}
 

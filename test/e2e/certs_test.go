@@ -185,7 +185,8 @@ func (s *suite) certificatesAreRenewed(t *testing.T) {
 		s.kubectl(t, "get", "--raw", "/api/v1/nodes/"+node+"/proxy/healthz") // the API server to the kubelet
 	}
 	s.ctl(t, "certs", "verify", "demo")
-	if out := s.ctl(t, "certs", "rotate", "demo", "--ending-within", "30d", "--yes"); !strings.Contains(out, "Nothing to do") {
+	if out := s.ctl(t, "certs", "rotate", "demo", "--ending-within", "30d", "--yes"); !strings.Contains(out,
+		"Nothing to do") {
 		t.Errorf("a second rotation:\n%s", out)
 	}
 }

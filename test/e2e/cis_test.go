@@ -82,7 +82,8 @@ func TestJudge(t *testing.T) {
 	}
 	var b benchmark
 	text := `{"Controls": [{"tests": [{"results": [
-		{"test_number": "1.1.1", "status": "PASS"}, {"test_number": "1.2.1", "status": "WARN"}, {"test_number": "9.9.9", "status": "WARN"},
+		{"test_number": "1.1.1", "status": "PASS"}, {"test_number": "1.2.1", "status": "WARN"}, {"test_number": ` +
+		`"9.9.9", "status": "WARN"},
 		{"test_number": "1.2.1", "status": "FAIL"}, {"test_number": "1.1.2", "status": "INFO"}]}]}]}`
 	if err := json.Unmarshal([]byte(text), &b); err != nil {
 		t.Fatal(err)

@@ -123,7 +123,8 @@ func plainKubeadm(t *testing.T, text string) string {
 	keep := map[string][]string{
 		"InitConfiguration": {"apiVersion", "kind", "localAPIEndpoint", "nodeRegistration"},
 		"ClusterConfiguration": {
-			"apiVersion", "kind", "clusterName", "kubernetesVersion", "controlPlaneEndpoint", "imageRepository", "networking",
+			"apiVersion", "kind", "clusterName", "kubernetesVersion", "controlPlaneEndpoint", "imageRepository",
+			"networking",
 			"dns",
 		},
 		"KubeletConfiguration":   {"apiVersion", "kind", "cgroupDriver", "clusterDNS", "clusterDomain"},
@@ -181,7 +182,8 @@ func (s *suite) podNetwork(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	endpoint := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: kubernetes-services-endpoint, namespace: "+
+	endpoint := fmt.Sprintf("apiVersion: v1\nkind: ConfigMap\n"+
+		"metadata: {name: kubernetes-services-endpoint, namespace: "+
 		"kube-system}\ndata: {KUBERNETES_SERVICE_HOST: %q, KUBERNETES_SERVICE_PORT: %q}\n---\n",
 		fmt.Sprint(vars["api_endpoint_host"]), fmt.Sprint(vars["api_endpoint_port"]))
 	return endpoint + strings.NewReplacer(

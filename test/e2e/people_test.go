@@ -65,7 +65,8 @@ func (s *suite) peopleLogIn(t *testing.T) {
 		}
 	}
 	master := s.masterNames()[0]
-	if n := s.onNode(t, master, "grep -c '\"username\":\"director:ann\"' /var/log/kubernetes/audit/audit.log"); n == "0" {
+	if n := s.onNode(t, master,
+		"grep -c '\"username\":\"director:ann\"' /var/log/kubernetes/audit/audit.log"); n == "0" {
 		t.Error("director:ann is not in the cluster's audit trail")
 	}
 

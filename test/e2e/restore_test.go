@@ -129,7 +129,8 @@ func (s *suite) changesItsEncryptionKey(t *testing.T) {
 		t.Errorf("API servers were started again: %s, before %s", again, started)
 	}
 	for _, master := range s.masterNames() {
-		if text := s.onNode(t, master, "cat /etc/kubernetes/apiserver/encryption.yaml"); strings.Contains(text, "key1") {
+		if text := s.onNode(t, master, "cat /etc/kubernetes/apiserver/encryption.yaml"); strings.Contains(text,
+			"key1") {
 			t.Errorf("%s has the former key", master)
 		}
 	}
@@ -237,7 +238,8 @@ func (s *suite) drills(t *testing.T) {
 	within(t, "the drill has ended", began, 10*time.Minute)
 	p := s.plan(t, s.newestPlan(t))
 	for _, step := range p.Steps {
-		t.Logf("%-28s %-8s %s %s", step.ID, step.Status, step.FinishedAt.Sub(step.StartedAt).Round(time.Second), step.Message)
+		t.Logf("%-28s %-8s %s %s", step.ID, step.Status, step.FinishedAt.Sub(step.StartedAt).Round(time.Second),
+			step.Message)
 	}
 	s.wantNoDrill(t)
 	if again := s.kubectl(t, "get", "nodes", "-o", "name"); again != nodes {

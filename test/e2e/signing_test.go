@@ -72,7 +72,8 @@ func (s *suite) signsWithAnotherKey(t *testing.T) {
 		v := s.plan(t, id)
 		s.logSteps(t, v)
 		writes, failed, longest := written()
-		t.Logf("the rotation took %.0f s; the API took %d writes at the virtual address and %d failed; the longest time "+
+		t.Logf("the rotation took %.0f s; the API took %d writes at the virtual address and %d failed; the "+
+			"longest time "+
 			"without one was %.1f s, and without an answer %.1f s", time.Since(began).Seconds(), writes, failed,
 			longest.Seconds(), gap().Seconds())
 		if v.Status != "done" || writes == 0 {

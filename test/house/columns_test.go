@@ -16,10 +16,11 @@ const maxColumns = 120
 // and stands for the scripts below it.
 var wide = map[string]string{
 	"docs/reference/openapi.yaml": "generated",
-	"images/":                     "a script that goes into an image has the image's key: it is wrapped when it changes",
-	"test/consul/build.sh":        "part of the key of what it builds",
-	"test/kube-bench/build.sh":    "part of the key of what it builds",
-	"test/stepca/build.sh":        "part of the key of what it builds",
+	"images/": "a script that goes into an image has the image's key: it is wrapped " +
+		"when it changes",
+	"test/consul/build.sh":     "part of the key of what it builds",
+	"test/kube-bench/build.sh": "part of the key of what it builds",
+	"test/stepca/build.sh":     "part of the key of what it builds",
 }
 
 var shebang = regexp.MustCompile(`^#!.*\b(ba)?sh\b`)

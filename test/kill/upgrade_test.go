@@ -197,7 +197,8 @@ func TestUpgradeByATaskThatIsRolledBack(t *testing.T) {
 	must(t, m.Kill())
 	must(t, os.RemoveAll(m.State()))
 	must(t, os.Rename(filepath.Join(m.Dir, "saved"), m.State()))
-	m.state.Change.Reason, m.state.Change.Hint = "version v2 did not become healthy", "look at the journal of that start"
+	m.state.Change.Reason, m.state.Change.Hint = "version v2 did not become healthy", "look at the journal "+
+		"of that start"
 	m.stage(rootdisk.Failed)
 	m.boot(false)
 	select {

@@ -1,5 +1,6 @@
-// stage.js ROOT STAGE copies the Markdown pages of the repository at ROOT into STAGE/pages, with their links made good for the manual. Files
-// that a page links to, and that are no pages, come along. A directory that a page links to becomes a page that lists its files.
+// stage.js ROOT STAGE copies the Markdown pages of the repository at ROOT into STAGE/pages, with their links made good
+// for the manual. Files that a page links to, and that are no pages, come along. A directory that a page links to
+// becomes a page that lists its files.
 import { copyFileSync, existsSync, mkdirSync, readFileSync, readdirSync, statSync, writeFileSync } from 'node:fs'
 import { dirname, join, posix } from 'node:path'
 
@@ -16,7 +17,8 @@ const places = new Map([
   ['images/release/README.md', 'develop/release-bundle.md'],
 ])
 for (const role of readdirSync(join(root, 'playbooks/roles'))) {
-  if (existsSync(join(root, 'playbooks/roles', role, 'README.md'))) places.set(`playbooks/roles/${role}/README.md`, `reference/roles/${role}.md`)
+  const page = `playbooks/roles/${role}/README.md`
+  if (existsSync(join(root, page))) places.set(page, `reference/roles/${role}.md`)
 }
 for (const file of readdirSync(join(root, 'docs'), { recursive: true })) {
   const page = posix.join('docs', file.replaceAll('\\', '/'))
@@ -51,7 +53,8 @@ function list(dir) {
   return page
 }
 
-// mend returns the rest of a link, from its target on, as it is in the manual. The browser opens files itself, not VitePress.
+// mend returns the rest of a link, from its target on, as it is in the manual. The browser opens files itself, not
+// VitePress.
 function mend(page, target, anchor) {
   const path = target === '' ? page : posix.join(posix.dirname(page), target).replace(/\/$/, '')
   if (target === '') return `${anchor})`
@@ -59,7 +62,8 @@ function mend(page, target, anchor) {
   if (places.has(path)) return `/${places.get(path)}${anchor})`
   if (statSync(join(root, path)).isDirectory()) return `/${list(path)})`
   const file = publish(path)
-  return /\.(png|svg)$/.test(file) ? `${file})` : `/docs${file}){target="_self"}` // VitePress puts /docs before pictures itself
+  // VitePress puts /docs before pictures itself.
+  return /\.(png|svg)$/.test(file) ? `${file})` : `/docs${file}){target="_self"}`
 }
 
 function convert(page, text) {

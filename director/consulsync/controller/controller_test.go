@@ -99,7 +99,8 @@ func testExport(t *testing.T, k *cluster, c *consul) {
 		t.Fatal(err)
 	}
 	slice.Endpoints[0].Conditions.Ready = new(bool)
-	if _, err := k.api.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice, metav1.UpdateOptions{}); err != nil {
+	if _, err := k.api.DiscoveryV1().EndpointSlices("shop").Update(t.Context(), slice,
+		metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	c.expect(t, "c1", append(kept, "service:shop:web:80:192.0.2.1 web-shop critical")...)
@@ -109,7 +110,10 @@ func testExport(t *testing.T, k *cluster, c *consul) {
 	c.expect(t, "c1", append(kept, "service:other:thief:80:192.0.2.3 web-shop passing")...)
 
 	// What someone changes in Consul is corrected.
-	if _, err := c.api.Catalog().Deregister(&api.CatalogDeregistration{Node: "kaas-c1", ServiceID: "service:other:thief:80:192.0.2.3"}, nil); err != nil {
+	if _, err := c.api.Catalog().Deregister(&api.CatalogDeregistration{
+		Node:      "kaas-c1",
+		ServiceID: "service:other:thief:80:192.0.2.3",
+	}, nil); err != nil {
 		t.Fatal(err)
 	}
 	c.expect(t, "c1", append(kept, "service:other:thief:80:192.0.2.3 web-shop passing")...)
@@ -160,7 +164,8 @@ func testImport(t *testing.T, k *cluster, c *consul) {
 	c.instance(t, "Data_Base", "198.51.100.3", 5432, api.HealthPassing)
 	k.expectEndpoints(t, "shop", "db", "198.51.100.2:5433", "198.51.100.3:5432")
 	patch := []byte(`{"spec":{"selector":{"app":"x"}},"metadata":{"annotations":{"consul.kaas/export":"true"}}}`)
-	if _, err := k.api.CoreV1().Services("shop").Patch(t.Context(), "db", types.MergePatchType, patch, metav1.PatchOptions{}); err != nil {
+	if _, err := k.api.CoreV1().Services("shop").Patch(t.Context(), "db", types.MergePatchType, patch,
+		metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
@@ -244,7 +249,8 @@ func heldID(t *testing.T, k *cluster, what string, count int) (id string) {
 func confirm(t *testing.T, k *cluster, id string) {
 	t.Helper()
 	patch := fmt.Sprintf(`{"metadata":{"annotations":{"consul.kaas/confirm":%q}}}`, id)
-	if _, err := k.api.CoreV1().ConfigMaps("kube-system").Patch(t.Context(), "consul-sync-status", types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
+	if _, err := k.api.CoreV1().ConfigMaps("kube-system").Patch(t.Context(), "consul-sync-status",
+		types.MergePatchType, []byte(patch), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -298,10 +304,12 @@ func testImportGuard(t *testing.T, k *cluster, c *consul) {
 	c.token(t, s.token, rules+readRules)
 	c.instance(t, "db", "198.51.100.10", 5432, api.HealthPassing)
 	heldID(t, k, "endpoints", 9)
-	k.expectEndpoints(t, "shop", "db", slices.Sorted(slices.Values(append(slices.Clone(want), "198.51.100.10:5432")))...)
+	k.expectEndpoints(t, "shop", "db",
+		slices.Sorted(slices.Values(append(slices.Clone(want), "198.51.100.10:5432")))...)
 	// An instance that fails leaves at once, for it is known.
 	c.instance(t, "db", "198.51.100.1", 5432, api.HealthCritical)
-	k.expectEndpoints(t, "shop", "db", slices.Sorted(slices.Values(append(slices.Clone(want[1:]), "198.51.100.10:5432")))...)
+	k.expectEndpoints(t, "shop", "db",
+		slices.Sorted(slices.Values(append(slices.Clone(want[1:]), "198.51.100.10:5432")))...)
 	confirm(t, k, heldID(t, k, "endpoints", 8))
 	k.expectEndpoints(t, "shop", "db", "198.51.100.10:5432")
 }
@@ -377,7 +385,8 @@ func testToken(t *testing.T, k *cluster, c *consul) {
 	r.expectPage(t, "/readyz", "may not read all")
 	c.expect(t, "c1", want...)
 	// It may read everything and write one service.
-	change("node_prefix \"\" { policy = \"read\" }\nservice_prefix \"\" { policy = \"read\" }\nservice \"m00-shop\" { policy = \"write\" }\n")
+	change("node_prefix \"\" { policy = \"read\" }\nservice_prefix \"\" { policy = \"read\" }\n" +
+		"service \"m00-shop\" { policy = \"write\" }\n")
 	r.expectPage(t, "/readyz", "Consul refused 1 entries")
 	c.expect(t, "c1", want[1:]...) // what is allowed is done
 	// It may do nothing.

@@ -257,7 +257,8 @@ func (c *consul) expect(t *testing.T, cluster string, want ...string) {
 	eventually(t, func() error {
 		got, err := c.entries(cluster)
 		if err == nil && !slices.Equal(got, want) {
-			err = fmt.Errorf("entries of %s:\n%s\nwant:\n%s", cluster, strings.Join(got, "\n"), strings.Join(want, "\n"))
+			err = fmt.Errorf("entries of %s:\n%s\nwant:\n%s", cluster, strings.Join(got, "\n"),
+				strings.Join(want, "\n"))
 		}
 		return err
 	})

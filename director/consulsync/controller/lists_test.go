@@ -53,10 +53,13 @@ func TestLists(t *testing.T) {
 		"checks cut off":     {services: services, checks: checks[:len(checks)-1], kind: director.KindUnavailable},
 		"a list":             {services: "[]", checks: checks, kind: director.KindUnavailable},
 		"no list":            {services: services, checks: `{"a":1}`, kind: director.KindUnavailable},
-		"other types":        {services: top + `"Services":[{"ID":1}]}`, checks: checks, kind: director.KindUnavailable},
-		"no leader":          {services: services, checks: checks, leader: "false", kind: director.KindUnavailable},
-		"filtered":           {services: services, checks: checks, filtered: "true", kind: director.KindForbidden},
-		"denied":             {services: "Permission denied", status: 403, kind: director.KindForbidden},
+		"other types": {
+			services: top + `"Services":[{"ID":1}]}`, checks: checks,
+			kind: director.KindUnavailable,
+		},
+		"no leader": {services: services, checks: checks, leader: "false", kind: director.KindUnavailable},
+		"filtered":  {services: services, checks: checks, filtered: "true", kind: director.KindForbidden},
+		"denied":    {services: "Permission denied", status: 403, kind: director.KindForbidden},
 		"broken": {
 			services: strings.Repeat("No cluster leader", 1<<16), status: 500, kind: director.KindUnavailable,
 		},

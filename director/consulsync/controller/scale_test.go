@@ -131,7 +131,8 @@ func outage(t *testing.T, r *replica, k *cluster, wanted map[string]bool, n int)
 	confirms := time.Since(started)
 	r.expectAll(t, wanted)
 	all := time.Since(started)
-	t.Logf("%d changes during an outage: in step %s after Consul's start; its leader confirmed reads after %s, and the "+
+	t.Logf("%d changes during an outage: in step %s after Consul's start; its leader confirmed reads after "+
+		"%s, and the "+
 		"program took %s more", 2*half, all.Round(100*time.Millisecond), confirms.Round(100*time.Millisecond),
 		(all - confirms).Round(100*time.Millisecond))
 	// An entry that was deleted and written again has another index.
@@ -141,7 +142,8 @@ func outage(t *testing.T, r *replica, k *cluster, wanted map[string]bool, n int)
 			wrong++
 		}
 	}
-	t.Logf("bar: %d changes during an outage are right %s after Consul answers (at most %s), %d wrong deletions", 2*half,
+	t.Logf("bar: %d changes during an outage are right %s after Consul answers (at most %s), %d wrong deletions",
+		2*half,
 		(all - confirms).Round(100*time.Millisecond), outageBar, wrong)
 	if wrong > 0 {
 		t.Errorf("%d entries were deleted that should have stayed", wrong)

@@ -247,8 +247,9 @@ func TestSharesScript(t *testing.T) {
 	programs := map[string]string{
 		"mount.nfs":  "true",
 		"mountpoint": `test -L "$2"`,
-		"mount":      `from=$5; to=$6; [ "$1 $2 $3 $4" = "-t nfs -o nfsvers=4" ] || exit 9; rmdir "$to" 2>/dev/null || rm -rf "$to"; ln -s "` + root + `/nfs${from#nfs:}" "$to"; echo "$from" >>"` + root + `/mounts"`,
-		"umount":     `rm "$1"`,
+		"mount": `from=$5; to=$6; [ "$1 $2 $3 $4" = "-t nfs -o nfsvers=4" ] || exit 9; rmdir "$to" 2>/dev/null ` +
+			`|| rm -rf "$to"; ln -s "` + root + `/nfs${from#nfs:}" "$to"; echo "$from" >>"` + root + `/mounts"`,
+		"umount": `rm "$1"`,
 	}
 	if err := errors.Join(os.MkdirAll(
 		bin, 0o755,

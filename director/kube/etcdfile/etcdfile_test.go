@@ -88,7 +88,8 @@ var rawKey = [32]byte{1, 2, 3}
 
 func sealed(plain []byte, name string) []byte {
 	nonce := [24]byte{9}
-	return append([]byte("k8s:enc:secretbox:v1:"+name+":"+string(nonce[:])), secretbox.Seal(nil, plain, &nonce, &rawKey)...)
+	return append([]byte("k8s:enc:secretbox:v1:"+name+":"+string(nonce[:])),
+		secretbox.Seal(nil, plain, &nonce, &rawKey)...)
 }
 
 func sample(t *testing.T) string {
@@ -127,10 +128,13 @@ func TestRead(t *testing.T) {
 		query Query
 		want  []string
 	}{
-		"a namespace": {Query{Namespace: "web"}, []string{"ConfigMap/settings", "Namespace/web", "Secret/key", "Thing/one"}},
-		"a kind":      {Query{Namespace: "web", Kind: "secret"}, []string{"Secret/key"}},
-		"an object":   {Query{Namespace: "web", Kind: "Thing", Name: "one"}, []string{"Thing/one"}},
-		"another":     {Query{Namespace: "other"}, []string{"ConfigMap/web"}},
+		"a namespace": {Query{Namespace: "web"}, []string{
+			"ConfigMap/settings", "Namespace/web", "Secret/key",
+			"Thing/one",
+		}},
+		"a kind":    {Query{Namespace: "web", Kind: "secret"}, []string{"Secret/key"}},
+		"an object": {Query{Namespace: "web", Kind: "Thing", Name: "one"}, []string{"Thing/one"}},
+		"another":   {Query{Namespace: "other"}, []string{"ConfigMap/web"}},
 	} {
 		tt.query.Keys = keys("key1")
 		list, err := Read(t.Context(), path, tt.query)
@@ -166,9 +170,14 @@ func TestReadSaysWhatIsWrong(t *testing.T) {
 		want  string
 	}{
 		"nothing there": {path, Query{Namespace: "none"}, director.KindNotFound, "no such object"},
-		"another key":   {path, Query{Namespace: "web", Keys: keys("key2")}, director.KindInvalid, "/registry/secrets/web/key"},
-		"no keys":       {path, Query{Namespace: "web", Kind: "Secret"}, director.KindInvalid, "does not have"},
-		"no snapshot":   {empty.path, Query{Namespace: "web"}, director.KindInvalid, "has no keys"},
+		"another key": {
+			path,
+			Query{Namespace: "web", Keys: keys("key2")},
+			director.KindInvalid,
+			"/registry/secrets/web/key",
+		},
+		"no keys":     {path, Query{Namespace: "web", Kind: "Secret"}, director.KindInvalid, "does not have"},
+		"no snapshot": {empty.path, Query{Namespace: "web"}, director.KindInvalid, "has no keys"},
 	} {
 		_, err := Read(t.Context(), tt.path, tt.query)
 		if director.KindOf(err) != tt.kind || !strings.Contains(err.Error(), tt.want) {

@@ -17,13 +17,15 @@ var started = []string{
 	"-uuid", "696cd0b8-e1bf-5af2-92d6-39fab980f35a", "-no-user-config",
 	"-chardev", "socket,id=charmonitor,fd=31,server=on,wait=off",
 	"-blockdev",
-	`{"driver":"file","filename":"/images/base.qcow2","node-name":"libvirt-4-storage","auto-read-only":true,"discard":"unmap"}`,
+	`{"driver":"file","filename":"/images/base.qcow2","node-name":"libvirt-4-storage","auto-read-only":true,` +
+		`"discard":"unmap"}`,
 	"-blockdev",
 	`{"node-name":"libvirt-4-format","read-only":true,"driver":"qcow2","file":"libvirt-4-storage","backing":null}`,
 	"-blockdev",
 	`{"driver":"file","filename":"/images/root.qcow2","node-name":"libvirt-3-storage","auto-read-only":true}`,
 	"-blockdev",
-	`{"node-name":"libvirt-3-format","read-only":false,"driver":"qcow2","file":"libvirt-3-storage","backing":"libvirt-4-format"}`,
+	`{"node-name":"libvirt-3-format","read-only":false,"driver":"qcow2","file":"libvirt-3-storage",` +
+		`"backing":"libvirt-4-format"}`,
 	"-device",
 	`{"driver":"virtio-blk-pci","drive":"libvirt-3-format","id":"virtio-disk0","bootindex":1,"serial":"kaas-root"}`,
 	"-blockdev", `{"driver":"file","filename":"/images/data.qcow2","node-name":"libvirt-2-storage"}`,

@@ -4,16 +4,33 @@ import { fileURLToPath } from 'node:url'
 
 const pages = join(dirname(fileURLToPath(import.meta.url)), '..', 'pages')
 
-// The groups of the manual, with their pages in the order of reading. A page that is not named here comes last in its group.
+// The groups of the manual, with their pages in the order of reading. A page that is not named here comes last in its
+// group.
 const groups = [
   { text: 'Start', dir: 'start', first: ['first-cluster', 'own-hypervisor', 'appliance', 'simulate'] },
-  { text: 'Use', dir: 'use', first: ['plans', 'campaigns', 'nodes', 'vms', 'disks', 'images', 'networks', 'providers', 'checks', 'ledger', 'schedules'] },
-  { text: 'Operate', dir: 'operate', first: ['libvirt', 'vsphere', 'appliance', 'monitor', 'backup', 'high-availability', 'security', 'cis'] },
-  { text: 'Reference', dir: 'reference', first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'] },
+  {
+    text: 'Use',
+    dir: 'use',
+    first: [
+      'plans', 'campaigns', 'nodes', 'vms', 'disks', 'images', 'networks', 'providers', 'checks', 'ledger', 'schedules',
+    ],
+  },
+  {
+    text: 'Operate',
+    dir: 'operate',
+    first: ['libvirt', 'vsphere', 'appliance', 'monitor', 'backup', 'high-availability', 'security', 'cis'],
+  },
+  {
+    text: 'Reference',
+    dir: 'reference',
+    first: ['glossary', 'models', 'api', 'state-machine', 'playbooks', 'causes', 'backends'],
+  },
   { text: 'Roles', dir: 'reference/roles', first: [] },
   {
     text: 'Develop', dir: 'develop',
-    first: ['architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook'],
+    first: [
+      'architecture', 'contributing', 'writing-a-kind', 'writing-a-step', 'writing-a-backend', 'writing-a-playbook',
+    ],
   },
 ]
 
