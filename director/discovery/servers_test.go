@@ -13,7 +13,9 @@ import (
 )
 
 // three is a director whose document names three servers, with one of them for the leader and two that follow it.
-func three(t *testing.T, servers []*consultest.Server) (f *fixture, leader *consultest.Server, follow []*consultest.Server) {
+func three(
+	t *testing.T, servers []*consultest.Server,
+) (f *fixture, leader *consultest.Server, follow []*consultest.Server) {
 	t.Helper()
 	f = setup(t, servers[0], "director-three")
 	var addresses []string

@@ -17,7 +17,9 @@ import (
 
 	"filippo.io/age"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup/s3test"
+	"github.com/director-kaas/kaas/director/client"
 )
 
 // bucketTarget is the name of a target in a bucket.
@@ -175,11 +177,13 @@ func (s *suite) losesItsDirector(t *testing.T) {
 	const join = "join/" + added
 	s.needsBucket(t)
 	s.underService(t, func() {
-		s.ctl(t, "scale", "demo", "--pool", "worker=2", "--yes")
+		s.ctl(t, "scale", "demo", "--pool", "worker=2")
 		id := s.newestPlan(t)
-		s.pauses(t, id)
+		s.startsAndPauses(t, id)
 		early := s.bundleDirector(t, "early")
-		t.Logf("VMs when the first bundle was made: %q", s.virsh(t, "list", "--all", "--name"))
+		if s.begun(t, id, "vm.ensure/"+added) {
+			t.Fatal("the first bundle is not from before the worker's VM")
+		}
 		s.ctl(t, "resume", id)
 		s.reaches(t, id, "vm.boot/"+added)
 		booting := s.vm(t, "domid", added)
@@ -270,6 +274,48 @@ func (s *suite) losesItsDirectorInARotation(t *testing.T) {
 func (s *suite) pauses(t *testing.T, id string) {
 	t.Helper()
 	s.ctl(t, "pause", id)
+	s.stands(t, id)
+}
+
+// startsAndPauses starts a plan, and pauses it within its first steps: the second request follows the first at once, on
+// the same connection.
+func (s *suite) startsAndPauses(t *testing.T, id string) {
+	t.Helper()
+	token, err1 := os.ReadFile(s.path("cli.token"))
+	ca, err2 := os.ReadFile(s.path("state/tls/ca.crt"))
+	if err := errors.Join(err1, err2); err != nil {
+		t.Fatal(err)
+	}
+	api, err := client.New(client.Config{
+		Server: s.server, CA: ca, Token: director.Secret(strings.TrimSpace(string(token))),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p, err := api.Plan(t.Context(), id)
+	if err == nil {
+		_, err = api.StartPlan(t.Context(), id, p.Hash)
+	}
+	if err == nil {
+		_, err = api.PausePlan(t.Context(), id, "")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.stands(t, id)
+}
+
+// begun reports whether the step of the plan has ever started.
+func (s *suite) begun(t *testing.T, id, step string) bool {
+	t.Helper()
+	return !slices.ContainsFunc(s.plan(t, id).Steps, func(st stepView) bool {
+		return st.ID == step && st.Status == "pending"
+	})
+}
+
+// stands waits until a plan that is paused works on no step.
+func (s *suite) stands(t *testing.T, id string) {
+	t.Helper()
 	s.await(t, 5*time.Minute, "the running steps end", func() bool {
 		return !slices.ContainsFunc(s.plan(t, id).Steps, func(st stepView) bool { return st.Status == "running" })
 	})
