@@ -18,7 +18,7 @@ help: ## List the targets
 		awk -F'\t' '{printf "  %-18s %s\n", $$1, $$2}'
 
 .PHONY: build
-build: bin/director bin/directorctl bin/pretend-ansible ## Build the director, its command line and what it simulates with
+build: bin/director bin/directorctl bin/pretend-ansible ## Build the director, its command line and its simulation
 
 .PHONY: manual
 manual: ## Build the manual that the director serves at /docs, or take it from the cache

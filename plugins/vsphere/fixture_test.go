@@ -279,7 +279,7 @@ func (f *fixture) hasSeed(t *testing.T, v hypervisor.VM) bool {
 func (f *fixture) subject(t *testing.T) hypervisortest.Subject {
 	t.Helper()
 	id := hypervisortest.RandomID("d")
-	made := "vSphere's networks are port groups that an administrator has made; the director makes none"
+	made := "vSphere's networks are port groups of an administrator; the director makes none"
 	s := hypervisortest.Subject{
 		Open:     func(t *testing.T) hypervisor.Backend { return f.open(t) },
 		Director: id, Image: f.image.Name, Network: "VM Network", Elsewhere: "DC0_C0_H1",

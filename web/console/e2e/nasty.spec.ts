@@ -7,7 +7,8 @@ const nasty = `<img src=x onerror=alert(1)> \\e[31mred\\e[0m \\u202Egnp.exe`
 
 test('markup, escapes and right-to-left marks are text', async ({ page, director }) => {
   director.apply(
-    `apiVersion: kaas/v1\nkind: Project\nmetadata: {name: nasty}\nspec: {description: "<img src=x onerror=alert(1)> <b>bold</b>"}\n`,
+    `apiVersion: kaas/v1\nkind: Project\nmetadata: {name: nasty}\n` +
+      `spec: {description: "<img src=x onerror=alert(1)> <b>bold</b>"}\n`,
   )
   await login(page, director, '/users/projects')
   const row = page.getByRole('row', { name: /nasty/ })

@@ -43,8 +43,8 @@ async function took(what: string, act: () => Promise<unknown>): Promise<void> {
   say(`${what}: ${(performance.now() - began).toFixed(0)} ms`)
 }
 
-// drawn measures in the page itself, from the act's first event of a key, a click or a hash to the frame that shows what
-// is wanted: the test program looks too seldom.
+// drawn measures in the page itself, from the act's first event of a key, a click or a hash to the frame that shows
+// what is wanted: the test program looks too seldom.
 async function drawn(page: Page, what: string, wanted: string, count: number, act: () => Promise<unknown>) {
   await page.evaluate(
     ([selector, n]) => {

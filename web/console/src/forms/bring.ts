@@ -38,8 +38,8 @@ export interface Delivery {
   show: (stage: Stage) => void
 }
 
-// begun remembers the upload of a file whose checksum is not known, so that it continues after a reload of the page. What
-// arrives is compared in the end, so a file that only looks like the same one does no harm.
+// begun remembers the upload of a file whose checksum is not known, so that it continues after a reload of the page.
+// What arrives is compared in the end, so a file that only looks like the same one does no harm.
 const begun = {
   key: (file: File) => `director.upload.${file.name}.${file.size}.${file.lastModified}`,
   get: (file: File): string | undefined => {

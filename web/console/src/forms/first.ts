@@ -1,4 +1,5 @@
-// The documents of a first cluster as one text: what the director has already is named, and what it has not is described.
+// The documents of a first cluster as one text: what the director has already is named, and what it has not is
+// described.
 import type { Kind } from './kinds'
 import { templates, vsphereTemplate } from './templates'
 import { append, get, partOf, remove, set, type Path } from './tree'

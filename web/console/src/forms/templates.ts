@@ -96,7 +96,8 @@ ${head('Consul', 'dc1')}  addresses: [https://consul.example.org:8501]
   domain: consul
   credentials: consul-token
 `,
-  Notification: `# Who is told by mail what waits for a person and what went wrong. webhook instead of mail tells a program.
+  Notification: `# Who is told by mail what waits for a person and what went wrong.
+# webhook instead of mail tells a program.
 # The account of the mail server is set under Infrastructure, Credentials.
 ${head('Notification', 'oncall')}  mail:
     server: mail.example.org

@@ -107,8 +107,8 @@ const lineEnd = (text: string, at: number) => {
   return end < 0 ? text.length : end
 }
 
-// set returns the text with the value at the path of the first document of the kind. What is above it is made. undefined
-// takes the field away, with the maps that it leaves empty.
+// set returns the text with the value at the path of the first document of the kind. What is above it is made.
+// undefined takes the field away, with the maps that it leaves empty.
 export function set(text: string, kind: string, path: Path, value: Value | undefined): string {
   const part = partOf(text, kind)
   if (!part || part.document.errors.length > 0) return text

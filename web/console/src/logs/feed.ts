@@ -68,8 +68,8 @@ async function search(
   return { lines: data.items.map((hit) => hit.line), next: data.next, total: data.total }
 }
 
-// repeat calls act until its answer is undefined, so many milliseconds after the last time, and again after an error. It
-// returns what ends it.
+// repeat calls act until its answer is undefined, so many milliseconds after the last time, and again after an error.
+// It returns what ends it.
 function repeat(act: (signal: AbortSignal) => Promise<number | undefined>, failed: (problem: unknown) => void) {
   const abort = new AbortController()
   let timer: ReturnType<typeof setTimeout> | undefined
@@ -154,7 +154,8 @@ export interface Hits {
 
 const none: Hits = { lines: [], busy: false, more: false }
 
-// useSearch looks for the text in the whole log, a moment after it was typed. extend looks for more hits than are known.
+// useSearch looks for the text in the whole log, a moment after it was typed. extend looks for more hits than are
+// known.
 export function useSearch(of: Source, text: string): Hits & { extend: () => void } {
   const { plan, step, attempt } = of
   const [most, setMost] = useState(mostHits)

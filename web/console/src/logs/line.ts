@@ -119,8 +119,8 @@ export function visible(text: string): string {
   return text.replace(sequences, '').replace(invisible, '\ufffd')
 }
 
-// printed is what a terminal has been sent, as plain lines: without its control sequences, and of what was overwritten in a
-// line what came last.
+// printed is what a terminal has been sent, as plain lines: without its control sequences, and of what was overwritten
+// in a line what came last.
 export function printed(text: string): string[] {
   const lines = text.replaceAll(sequences, '').replaceAll(/\r+\n/g, '\n').split('\n')
   return lines.map((l) => visible(l.slice(l.lastIndexOf('\r', l.length - 2) + 1)))

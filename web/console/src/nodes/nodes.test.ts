@@ -39,7 +39,9 @@ test('of a cluster that was not asked, only what is sure is said', () => {
   const nodes = [1, 2, 3].map((n): Node => ({ ...master(`m${n}`), ready: false, etcd: undefined }))
   expect(quorumOf(nodes, ['w'], false)).toEqual({
     kept: true,
-    text: 'No master is among them. etcd has 3 members, and needs 2 of them. How many are well is not known, because the cluster was not asked.',
+    text:
+      'No master is among them. etcd has 3 members, and needs 2 of them. ' +
+      'How many are well is not known, because the cluster was not asked.',
   })
   expect(quorumOf(nodes, ['m1'], false)).toMatchObject({ kept: false, text: expect.stringContaining('2 are left') })
   expect(quorumOf(nodes, ['m1', 'm2'], false)).toMatchObject({

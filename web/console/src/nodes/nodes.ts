@@ -137,16 +137,17 @@ export function quorumOf(nodes: Node[], chosen: string[], asked = true): Quorum 
   }
   const names = away.map((n) => n.name).join(', ')
   const be = away.length === 1 ? 'is' : 'are'
+  const meanwhile = `${has}. While ${names} ${be} away, ${left === 1 ? '1 is' : `${left} are`} well`
   if (left < needs) {
     return {
       kept: false,
-      text: `${has}. While ${names} ${be} away, ${left === 1 ? '1 is' : `${left} are`} well: etcd loses its quorum, and the Kubernetes API stops answering.`,
+      text: `${meanwhile}: etcd loses its quorum, and the Kubernetes API stops answering.`,
     }
   }
   const spare = left - needs
   return {
     kept: true,
-    text: `${has}. While ${names} ${be} away, ${left === 1 ? '1 is' : `${left} are`} well: etcd keeps its quorum, and can lose ${spare === 0 ? 'no other member' : `${spare} more`}.`,
+    text: `${meanwhile}: etcd keeps its quorum, and can lose ${spare === 0 ? 'no other member' : `${spare} more`}.`,
   }
 }
 

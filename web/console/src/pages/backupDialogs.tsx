@@ -97,7 +97,9 @@ export function Extract({ of, close }: { of: Schemas['Backup']; close: () => voi
         />
       </FormGroup>
       <Command>
-        {`directorctl backup extract ${quoted(of.id)} -n ${quoted(namespace || 'NAMESPACE')}${option('--kind', kind)}${option('--name', name)}`}
+        {`directorctl backup extract ${quoted(of.id)} -n ${quoted(namespace || 'NAMESPACE')}` +
+          option('--kind', kind) +
+          option('--name', name)}
       </Command>
     </Ask>
   )

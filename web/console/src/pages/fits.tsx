@@ -62,7 +62,9 @@ export function Fits() {
             </Table>
           )}
         </Answer>
-        <Command>{`directorctl capacity --cpus ${quoted(cpus)} --memory ${quoted(memory)} --disk ${quoted(disk)}`}</Command>
+        <Command>
+          {`directorctl capacity --cpus ${quoted(cpus)} --memory ${quoted(memory)} --disk ${quoted(disk)}`}
+        </Command>
       </CardBody>
     </Card>
   )

@@ -85,7 +85,10 @@ export function Cordoned({ cluster, nodes, mayAct }: { cluster: string; nodes: N
     <Alert
       isInline
       variant="warning"
-      title={`${cordoned.length === 1 ? '1 node is' : `${cordoned.length} nodes are`} cordoned: no new pod is placed there.`}
+      title={
+        (cordoned.length === 1 ? '1 node is' : `${cordoned.length} nodes are`) +
+        ' cordoned: no new pod is placed there.'
+      }
     >
       <p className="break">{cordoned.slice(0, 20).join(', ')}</p>
       {mayAct && <Link to={maintenancePath(cluster, cordoned, 'node.uncordon')}>Uncordon</Link>}
@@ -176,9 +179,10 @@ interface NodeStatusProps {
 }
 
 export function NodeStatus({ of, asked }: NodeStatusProps) {
+  const readiness = of.ready ? 'ready' : asked ? 'not ready' : 'not known'
   return (
     <>
-      <Status of={of.ready ? 'ready' : asked ? 'not ready' : 'not known'} /> {of.cordoned && <Status of="cordoned" />}{' '}
+      <Status of={readiness} /> {of.cordoned && <Status of="cordoned" />}{' '}
       {of.power && of.power !== 'on' && <Status of="failed" word={`VM ${of.power}`} />}
     </>
   )

@@ -102,7 +102,8 @@ export function Rehearsal({ of, before, current = true, more }: RehearsalProps) 
         title={
           leave + stay === 0
             ? 'No pod runs there that a drain would move.'
-            : `${leave} ${leave === 1 ? 'pod' : 'pods'} would leave, ${stay} would stay${before !== undefined && before !== stay ? ` (${before} before)` : ''}.`
+            : `${leave} ${leave === 1 ? 'pod' : 'pods'} would leave, ${stay} would stay` +
+              (before !== undefined && before !== stay ? ` (${before} before).` : '.')
         }
       >
         {stay > 0 && 'A pod that stays holds the drain up until its time is over; the plan then waits for a person.'}

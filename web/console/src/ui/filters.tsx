@@ -42,7 +42,8 @@ export function TextFilter({ filters, name, label }: { filters: Filters; name: s
       const first = now - changed.current > pause
       changed.current = now
       setText(value)
-      if (first) latest.current.set({ [name]: value }) // here, so that the page is drawn once for the key, and not twice
+      // Here, so that the page is drawn once for the key, and not twice.
+      if (first) latest.current.set({ [name]: value })
     },
     [name],
   )
