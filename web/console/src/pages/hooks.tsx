@@ -65,16 +65,20 @@ export default function Hooks() {
   )
 }
 
-// Questions are what plans wait for to be answered. There is nothing to see without one.
-export function Questions() {
-  const asked = api.useQuery(
+// useQuestions asks for what plans wait for to be answered.
+export function useQuestions(enabled: boolean) {
+  return api.useQuery(
     'get',
     '/hook-deliveries',
     { params: { query: { waiting: true, limit: 50 } } },
-    { refetchInterval: often },
+    { refetchInterval: often, enabled },
   )
+}
+
+// Questions shows them. There is nothing to see without one.
+export function Questions({ of }: { of: ReturnType<typeof useQuestions> }) {
   return (
-    <Answer of={asked}>
+    <Answer of={of}>
       {(d) => (list(d.items).length === 0 ? null : <Deliveries label="Questions of plans" of={list(d.items)} />)}
     </Answer>
   )

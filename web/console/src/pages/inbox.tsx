@@ -4,16 +4,16 @@ import type { ReactNode } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import { edits, useMe } from '../app/me'
-import { moving } from '../plan/plan'
+import { moving, saidOf, stepPath, waiting } from '../plan/plan'
 import { Td, Tr } from '../ui/cells'
 import { LinkButton } from '../ui/linkButton'
-import { Answer, Nothing, Page } from '../ui/page'
+import { Answer, Page } from '../ui/page'
 import { Status } from '../ui/status'
 import { Time } from '../ui/time'
-import { Questions } from './hooks'
+import { Questions, useQuestions } from './hooks'
 import { Ill } from './ill'
 import { Notice } from './notice'
-import { PlanTable } from './planTable'
+import { PlanTable, subjectPath } from './planTable'
 
 const few = 50
 const soon = { refetchInterval: 15_000 }
@@ -33,16 +33,14 @@ export default function Inbox() {
         {summary.data && <Counts of={summary.data} />}
         {summary.data?.clusters === 0 && <First mayAct={edits(me)} />}
         <Section title="Waits for you">
-          <Waits mine />
-          {runner && <Campaigns />}
-          {runner && <Questions />}
+          <Waits mine also={runner} />
         </Section>
         <Others counted={summary.data} runner={runner} />
         <Section title="Runs now">
           <Answer of={runs}>
             {(p) =>
               list(p.items).length === 0 ? (
-                <Nothing title="Nothing runs." />
+                <p className="hint">Nothing runs.</p>
               ) : (
                 <>
                   <PlanTable label="Plans that run" plans={list(p.items)} />
@@ -86,27 +84,38 @@ function Counts({ of }: { of: Schemas['Summary'] }) {
   )
 }
 
-// Waits are what plans wait for a person to do: what the user may do, or what is left to others.
-function Waits({ mine }: { mine?: boolean }) {
-  const asked = api.useQuery(
-    'get',
-    '/waits',
-    { params: { query: { owner: 'person', mine, limit: mine ? few : 1000 } } },
-    soon,
-  )
+// Waits are what plans wait for a person to do: what the user may do, or what is left to others. The campaigns and
+// questions that wait are among it where the user is one of those who end them.
+function Waits({ mine = false, also }: { mine?: boolean; also: boolean }) {
+  const query = { owner: 'person', mine, limit: mine ? few : 1000 } as const
+  const asked = api.useQuery('get', '/waits', { params: { query } }, soon)
+  const campaigns = useCampaigns(also)
+  const questions = useQuestions(also)
+  const more = campaigns.length > 0 || list(questions.data?.items).length > 0
   return (
-    <Answer of={asked}>
-      {(w) => {
-        const items = list(w.items).filter((one) => one.mine === (mine === true))
-        if (items.length === 0) return <Nothing title={mine ? 'Nothing waits for you.' : 'Nothing waits for others.'} />
-        return (
-          <>
-            <WaitTable label={mine ? 'Plans that wait' : 'Plans that wait for others'} waits={items.slice(0, few)} />
-            {items.length < w.total && mine && <p className="hint">{`${items.length} of ${w.total}`}</p>}
-          </>
-        )
-      }}
-    </Answer>
+    <div className="stack">
+      <Answer of={asked}>
+        {(w) => {
+          const items = list(w.items).filter((one) => one.mine === mine)
+          if (items.length === 0) {
+            return more ? null : <p className="hint">Nothing waits for {mine ? 'you' : 'others'}.</p>
+          }
+          const total = mine ? w.total : items.length
+          return (
+            <>
+              <WaitTable label={mine ? 'Plans that wait' : 'Plans that wait for others'} waits={items.slice(0, few)} />
+              {total > few && (
+                <p className="hint">
+                  {few} of {total}. <Link to={`/plans?status=${waiting.join(',')}`}>All that wait</Link>
+                </p>
+              )}
+            </>
+          )
+        }}
+      </Answer>
+      {campaigns.length > 0 && <CampaignTable of={campaigns} />}
+      {also && <Questions of={questions} />}
+    </div>
   )
 }
 
@@ -131,13 +140,12 @@ function WaitTable({ label, waits }: { label: string; waits: Schemas['PlanWait']
               </Link>
             </Td>
             <Td dataLabel="Cluster">
-              <Link to={`/clusters/${w.cluster}`} className="word">
+              <Link to={subjectPath(w)} className="word">
                 {w.cluster}
               </Link>
             </Td>
             <Td dataLabel="Why">
-              <Status of={w.status} />
-              <div className="hint break">{w.reason}</div>
+              <Why of={w} />
             </Td>
             <Td dataLabel="Since">{w.since ? <Time at={w.since} /> : '–'}</Td>
             <Td dataLabel="Until">{w.until ? <Time at={w.until} /> : '–'}</Td>
@@ -148,12 +156,28 @@ function WaitTable({ label, waits }: { label: string; waits: Schemas['PlanWait']
   )
 }
 
-// Campaigns are those whose next wave waits for someone to agree, or that were paused. There is nothing to see without
-// one.
-function Campaigns() {
-  const asked = api.useQuery('get', '/campaigns', {}, soon)
-  const waiting = list(asked.data?.items).filter((c) => c.status === 'waiting' || c.status === 'paused')
-  if (waiting.length === 0) return null
+function Why({ of }: { of: Schemas['PlanWait'] }) {
+  const { label, more } = saidOf(of)
+  return (
+    <>
+      <Status of={of.status} word={label} />
+      <div className="hint break">{more}</div>
+      {of.step && (
+        <Link to={stepPath(of.plan, of.step)} className="break">
+          {of.steps && of.steps > 1 ? `${of.steps} steps, the first ${of.step}` : of.step}
+        </Link>
+      )}
+    </>
+  )
+}
+
+// useCampaigns returns those whose next wave waits for someone to agree, or that were paused.
+function useCampaigns(enabled: boolean): Schemas['Campaign'][] {
+  const asked = api.useQuery('get', '/campaigns', {}, { ...soon, enabled })
+  return list(asked.data?.items).filter((c) => c.status === 'waiting' || c.status === 'paused')
+}
+
+function CampaignTable({ of }: { of: Schemas['Campaign'][] }) {
   return (
     <Table role="table" aria-label="Campaigns that wait" variant="compact">
       <Thead>
@@ -163,7 +187,7 @@ function Campaigns() {
         </Tr>
       </Thead>
       <Tbody>
-        {waiting.map((c) => (
+        {of.map((c) => (
           <Tr key={c.id}>
             <Td dataLabel="Campaign">
               <Link to={`/campaigns/${c.id}`} className="break">
@@ -186,9 +210,7 @@ function Others({ counted, runner }: { counted?: Schemas['Summary']; runner: boo
   if (!waits && runner) return null
   return (
     <Section title="Waits for others">
-      <Waits />
-      {!runner && <Campaigns />}
-      {!runner && <Questions />}
+      <Waits also={!runner} />
     </Section>
   )
 }

@@ -4,6 +4,7 @@ import {
   effectsOf,
   lossFirst,
   phaseOf,
+  saidOf,
   share,
   timelineOf,
   verbsOf,
@@ -65,6 +66,23 @@ test('verbsOf: a plan that destroys nothing needs no approval', () => {
   expect(verbsOf({ status: 'planned', approvals: ['it destroys'] })).toEqual(['approve', 'start', 'discard'])
   expect(verbsOf({ status: 'done', approvals: [] })).toEqual([])
   expect(verbsOf({ status: 'a status of a later version' as string as Plan['status'], approvals: [] })).toEqual([])
+})
+
+test('saidOf: what the label of a wait says is not said again', () => {
+  expect(saidOf({ reason: 'it waits to be started' })).toEqual({ label: 'waits to be started', more: '' })
+  expect(saidOf({ reason: 'it waits to be approved, or started: evicts 12 pods; deletes a: b' })).toEqual({
+    label: 'waits to be approved, or started',
+    more: 'evicts 12 pods; deletes a: b',
+  })
+  expect(saidOf({ reason: 'it is failed: one line\nand another' })).toEqual({
+    label: 'failed',
+    more: 'one line\nand another',
+  })
+  expect(saidOf({ reason: 'it is cancelled: ' })).toEqual({ label: 'cancelled', more: '' })
+  expect(saidOf({ reason: 'it waits for its turn: b is used up', step: 'vm/a' })).toEqual({
+    more: 'it waits for its turn: b is used up',
+  })
+  expect(saidOf({ reason: 'a reason of a later version' })).toEqual({ more: 'a reason of a later version' })
 })
 
 test('share is whole only when all is done', () => {

@@ -27,6 +27,13 @@ export function verbsOf(plan: Pick<Plan, 'status' | 'approvals'>): Verb[] {
 export const waiting = ['planned', 'approved', 'parked', 'failed', 'paused', 'cancelled']
 export const moving = ['running', 'cancelling', 'undoing']
 
+// saidOf is a wait in a label's few words, and what there is to say beyond them. The reason of a whole plan has both:
+// "it is failed: no route" is labelled "failed". A step's wait has the label of its plan.
+export function saidOf(wait: Pick<Schemas['PlanWait'], 'reason' | 'step'>): { label?: string; more: string } {
+  const [, label, more = ''] = /^it (?:is )?([^:]+)(?:: ?(.*))?$/s.exec(wait.step ? '' : wait.reason) ?? []
+  return label ? { label, more } : { more: wait.reason }
+}
+
 export const ended = (status: string) => ['done', 'undone', 'discarded'].includes(status)
 
 // The verbs of effects, what is lost first.
