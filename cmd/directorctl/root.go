@@ -133,7 +133,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	add("sign", accounts.signCommand(), accounts.verifyCommand(), accounts.keyCommand())
 	add(
 		"session", accounts.loginCommand(), accounts.logoutCommand(), accounts.passwordCommand(),
-		accounts.whoamiCommand(),
+		accounts.whoamiCommand(), accounts.settingsCommand(),
 	)
 	users := &userCommands{a}
 	audits := &auditCommands{a}

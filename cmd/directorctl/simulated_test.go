@@ -146,6 +146,7 @@ func simulatedConfig(state string) (daemon.Config, error) {
 	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
 	cfg.MirrorNetworks = confine.Networks{netip.MustParsePrefix("127.0.0.0/8")}
 	cfg.BackupDirs = confine.Dirs{filepath.Join(state, "backups")}
+	cfg.NodeShells, cfg.Notice = 2, "Everything here\nis for tests.\n"
 	cfg.AdminPasswordFile = filepath.Join(state, "password")
 	if err := os.WriteFile(cfg.AdminPasswordFile, []byte(password), 0o600); err != nil {
 		return cfg, err

@@ -30,6 +30,13 @@ func (c *accountCalls) Me(ctx context.Context) (wire.Me, error) {
 	return m, err
 }
 
+// Settings returns what the director's configuration says that clients go by.
+func (c *accountCalls) Settings(ctx context.Context) (wire.Settings, error) {
+	var s wire.Settings
+	err := c.call(ctx, request{method: http.MethodGet, path: "/settings"}, &s)
+	return s, err
+}
+
 // ChangePassword replaces the user's password.
 func (c *accountCalls) ChangePassword(ctx context.Context, current, next director.Secret) error {
 	return c.call(ctx, request{

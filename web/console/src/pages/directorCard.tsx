@@ -1,6 +1,7 @@
 import { Card, CardBody, CardTitle } from '@patternfly/react-core'
 import { useQuery } from '@tanstack/react-query'
 import { api, list, type Schemas } from '../api/client'
+import { Command } from '../ui/command'
 import { Answer, Facts } from '../ui/page'
 import { Status } from '../ui/status'
 
@@ -38,7 +39,7 @@ export function DirectorCard() {
   return (
     <Card component="section">
       <CardTitle component="h2">Director</CardTitle>
-      <CardBody>
+      <CardBody className="stack">
         <Answer of={settings}>
           {(s) => (
             <Facts
@@ -75,6 +76,7 @@ export function DirectorCard() {
             />
           )}
         </Answer>
+        <Command>directorctl settings</Command>
       </CardBody>
     </Card>
   )
