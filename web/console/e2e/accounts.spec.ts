@@ -2,7 +2,7 @@
 import { execFileSync } from 'node:child_process'
 import { join } from 'node:path'
 import type { Page } from '@playwright/test'
-import { accessible, expect, login, picture, test } from './fixtures'
+import { accessible, entry, expect, login, picture, test } from './fixtures'
 
 test.beforeAll(({ director }) => director.settle())
 
@@ -13,7 +13,7 @@ async function verb(page: Page, user: string, name: string) {
     .getByRole('row', { name: new RegExp(`^${user}`) })
     .getByRole('button', { name: /toggle/ })
     .click()
-  await page.getByRole('menuitem', { name, exact: true }).click()
+  await page.getByRole('menuitem', { name: entry(name) }).click()
 }
 
 test('a program gets tokens, which are shown once, and loses them', async ({ page, director }) => {
@@ -141,7 +141,7 @@ test('a schedule runs now, is suspended and resumed, and shows its runs', async 
   const row = page.getByRole('row', { name: /^drift/ })
   const act = async (name: string) => {
     await row.getByRole('button', { name: /toggle/ }).click()
-    await page.getByRole('menuitem', { name, exact: true }).click()
+    await page.getByRole('menuitem', { name: entry(name) }).click()
   }
   await act('Run now')
   await expect(row).toContainText('done')

@@ -1,5 +1,5 @@
 // Backups and certificates: a backup is read to its end, restored by a plan, and deleted; authorities are changed.
-import { accessible, expect, login, picture, test } from './fixtures'
+import { accessible, entry, expect, login, picture, test } from './fixtures'
 
 test.beforeAll(({ director }) => {
   director.settle()
@@ -26,7 +26,7 @@ test('a backup is read, restored and deleted', async ({ page, director }) => {
 
   const verb = async (name: string) => {
     await row.getByRole('button', { name: /toggle/ }).click()
-    await page.getByRole('menuitem', { name, exact: true }).click()
+    await page.getByRole('menuitem', { name: entry(name) }).click()
   }
   await verb('Read to its end')
   await expect(row.getByText('damaged')).toHaveCount(0)

@@ -164,3 +164,6 @@ export async function tabTo(page: Page, name: string): Promise<void> {
   }
   throw new Error(`the Tab key does not come to ${name}`)
 }
+
+// entry is the name of a menu's entry. One that acts at once has its command below.
+export const entry = (name: string) => new RegExp(`^${name}\\s*(directorctl .*)?$`)

@@ -3,7 +3,7 @@
 import { appendFileSync, readdirSync, readFileSync, rmSync } from 'node:fs'
 import { join } from 'node:path'
 import type { Director } from './director'
-import { accessible, expect, login, picture, test } from './fixtures'
+import { accessible, entry, expect, login, picture, test } from './fixtures'
 
 interface Record {
   vm?: { VM: { ID: string; Name: string; Stamp: { Machine: string } } }
@@ -104,7 +104,7 @@ test('a release bundle is imported, named, verified, kept while it is used, and 
   const row = table.getByRole('row', { name: /^imported/ })
   const verb = async (name: string) => {
     await row.getByRole('button', { name: /toggle/ }).click()
-    await page.getByRole('menuitem', { name, exact: true }).click()
+    await page.getByRole('menuitem', { name: entry(name) }).click()
   }
   await verb('Read to its end')
   await expect(page.getByText('imported is whole: Kubernetes v1.37.1.')).toBeVisible()

@@ -33,6 +33,7 @@ export function SessionTable({ of, label, end }: SessionsProps) {
           <Tr key={one.id}>
             <Td dataLabel="Since">
               <Time at={one.created_at} />
+              <div className="hint break">{one.id}</div>
             </Td>
             <Td dataLabel="With">
               {one.kind === 'browser' ? 'a browser' : 'directorctl'}
@@ -83,6 +84,7 @@ export function TokenTable({ of, label, action }: TokensProps) {
           <Tr key={one.id}>
             <Td dataLabel="Name" className="break">
               {one.name}
+              <div className="hint break">{one.id}</div>
             </Td>
             <Td dataLabel="For">{one.scope}</Td>
             <Td dataLabel="Last used">

@@ -4,6 +4,7 @@ import { useState } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { Td, Tr } from '../ui/cells'
+import { Command } from '../ui/command'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
@@ -168,6 +169,7 @@ function Trail({ from, until }: { from: string | undefined; until: string | unde
           Export
         </Button>
       </Actions>
+      <Command>directorctl audit verify</Command>
       {failed !== undefined && <ProblemAlert of={failed} />}
       {result && (
         <Alert

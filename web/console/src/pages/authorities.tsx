@@ -9,7 +9,7 @@ import { useMe } from '../app/me'
 import { Alert } from '../ui/alert'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
-import { Command, quoted } from '../ui/command'
+import { atOnce, Command, quoted } from '../ui/command'
 import { ProblemAlert } from '../ui/problem'
 import { save } from '../ui/save'
 import { Status } from '../ui/status'
@@ -37,7 +37,9 @@ export function Authorities() {
     { title: 'Test', onClick: () => setAsks(<TestDialog name={a.name} close={close} done={setResult} />) },
     ...(a.type === 'csr'
       ? [
-          { title: 'Get the request', onClick: () => void request(a.name).then(changed, setFailed) },
+          atOnce('Get the request', `directorctl ca csr ${quoted(a.name)}`, () => {
+            void request(a.name).then(changed, setFailed)
+          }),
           {
             title: 'Import the certificate',
             onClick: () => setAsks(<ImportDialog name={a.name} close={close} changed={changed} />),

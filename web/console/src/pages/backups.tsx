@@ -8,7 +8,7 @@ import { acts, edits, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
-import { Command, quoted } from '../ui/command'
+import { atOnce, Command, quoted } from '../ui/command'
 import { ChoiceFilter, FilterBar } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { More } from '../ui/more'
@@ -242,7 +242,7 @@ function BackupTable({ of }: { of: Backup[] }) {
                 <Td isActionCell>
                   <ActionsColumn
                     items={[
-                      { title: 'Read to its end', onClick: () => verify(b.id) },
+                      atOnce('Read to its end', `directorctl backup verify ${b.id}`, () => verify(b.id)),
                       { title: 'Restore drill', onClick: () => setAsked({ what: 'drill', backup: b }) },
                       { title: 'Restore', onClick: () => setAsked({ what: 'restore', backup: b }) },
                       { title: 'Restore on new masters', onClick: () => setAsked({ what: 'new masters', backup: b }) },

@@ -9,7 +9,7 @@ import { acts, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
 import { Ask, AskButton } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
-import { Command, quoted } from '../ui/command'
+import { Command, flag, quoted } from '../ui/command'
 import { More } from '../ui/more'
 import { Answer, Facts, Page } from '../ui/page'
 import { Status } from '../ui/status'
@@ -248,7 +248,7 @@ function ReasonButton({ of, verb, put }: { of: Campaign; verb: 'pause' | 'end'; 
           <FormGroup label="Why, for those who wonder" fieldId={`${verb}-reason`}>
             <TextInput id={`${verb}-reason`} value={reason} maxLength={500} onChange={(_, v) => setReason(v)} />
           </FormGroup>
-          <Command>{`directorctl campaign ${verb} ${of.id}${reason && ` --reason ${quoted(reason)}`}`}</Command>
+          <Command>{`directorctl campaign ${verb} ${of.id}${flag('reason', reason)}`}</Command>
         </Ask>
       )}
     >

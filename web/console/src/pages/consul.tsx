@@ -74,11 +74,14 @@ function ConsulCard({ of }: { of: Schemas['Consul'] }) {
         />
         {acts(me) && <Repair of={of} />}
         {acts(me) && (
-          <Probes
-            kind="Consul"
-            name={name}
-            ask={() => must(client.POST('/consuls/{name}/test', { params: { path: { name } } }))}
-          />
+          <>
+            <Probes
+              kind="Consul"
+              name={name}
+              ask={() => must(client.POST('/consuls/{name}/test', { params: { path: { name } } }))}
+            />
+            <Command>{`directorctl consul test ${quoted(name)}`}</Command>
+          </>
         )}
         <Services name={name} />
         <Gaps name={name} />
@@ -145,6 +148,7 @@ function Repair({ of }: { of: Schemas['Consul'] }) {
           </AskButton>
         )}
       </Actions>
+      <Command>{`directorctl consul sync ${quoted(of.name)}`}</Command>
       {failed !== undefined && <ProblemAlert of={failed} />}
     </>
   )

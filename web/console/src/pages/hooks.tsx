@@ -8,7 +8,7 @@ import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
-import { Command, quoted } from '../ui/command'
+import { atOnce, Command, flag } from '../ui/command'
 import { ChoiceFilter, FilterBar, Pages } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
@@ -137,9 +137,14 @@ function Deliveries({ label, of }: { label: string; of: Delivery[] }) {
                         ? [
                             { title: 'Continue', onClick: () => setAsked({ decision: 'continue', delivery: d }) },
                             { title: 'Refuse', onClick: () => setAsked({ decision: 'refuse', delivery: d }) },
-                            { title: 'Ask the endpoint again', onClick: () => replay(d.id) },
+                            atOnce('Ask the endpoint again', `directorctl hooks replay ${d.id}`, () => replay(d.id)),
                           ]
-                        : [{ title: 'Send again', onClick: () => replay(d.id), isDisabled: !d.plan || !!d.deadline }]
+                        : [
+                            {
+                              ...atOnce('Send again', `directorctl hooks replay ${d.id}`, () => replay(d.id)),
+                              isDisabled: !d.plan || !!d.deadline,
+                            },
+                          ]
                     }
                     popperProps={{ position: 'right' }}
                   />
@@ -179,9 +184,7 @@ function Decide({ of, close, done }: { of: Asked; close: () => void; done: () =>
       <FormGroup label="Reason" fieldId="hook-reason">
         <TextInput id="hook-reason" value={reason} onChange={(_, text) => setReason(text)} maxLength={1000} />
       </FormGroup>
-      <Command>
-        {`directorctl hooks answer ${delivery.id} ${decision}${reason === '' ? '' : ` --reason ${quoted(reason)}`}`}
-      </Command>
+      <Command>{`directorctl hooks answer ${delivery.id} ${decision}${flag('reason', reason)}`}</Command>
     </Ask>
   )
 }

@@ -3,7 +3,7 @@ import { useState } from 'react'
 import { api, client, json, list } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
-import { Command, quoted } from '../ui/command'
+import { Command, flag, quoted } from '../ui/command'
 import { Probes } from './probes'
 
 // IdentityTests asks identity providers whether they answer, and what they say of a person.
@@ -44,9 +44,9 @@ export function IdentityTests() {
                 )
               }
             />
+            <Command>{`directorctl provider test-identity ${quoted(name)}${flag('user', user)}`}</Command>
           </section>
         ))}
-        <Command>{`directorctl provider test-identity ${quoted(names[0] ?? 'NAME')}`}</Command>
       </CardBody>
     </Card>
   )

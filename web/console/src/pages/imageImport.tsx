@@ -8,7 +8,7 @@ import { ended } from '../forms/jobs'
 import { compared } from '../forms/upload'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
-import { Command, quoted } from '../ui/command'
+import { Command, flag, quoted } from '../ui/command'
 import { Facts, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
@@ -129,7 +129,10 @@ export default function ImageImport() {
         {arrived && !stage && <Compare sum={arrived.sum} decide={(take) => void decide(take)} />}
         {done?.file && <Imported file={done.file} />}
         <ImportActions ready={ready} stage={stage} stop={stop} />
-        <Command>{`directorctl image import ${quoted(file?.name ?? 'FILE')}`}</Command>
+        <Command>
+          {`directorctl image import ${quoted(file?.name ?? 'FILE')}${flag('kubernetes', kubernetes)}` +
+            flag('unsigned', trust === 'unsigned' ? reason.trim() || 'WHY' : '')}
+        </Command>
       </Form>
     </Page>
   )

@@ -6,6 +6,7 @@ import { api, client, json, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
 import { Td, Tr } from '../ui/cells'
+import { Command, quoted } from '../ui/command'
 import { More } from '../ui/more'
 import { Answer, Nothing, Page } from '../ui/page'
 import { size } from '../ui/size'
@@ -85,6 +86,7 @@ function ProviderCard({ name }: { name: string }) {
           name={name}
           ask={() => must(client.POST('/providers/{name}/test', { params: { path: { name } } }))}
         />
+        <Command>{`directorctl provider test ${quoted(name)}`}</Command>
         <Answer of={asked}>{(c) => list(c.items).map((one) => <Hosts key={one.provider} of={one} />)}</Answer>
       </CardBody>
     </Card>

@@ -192,6 +192,7 @@ function Verbs({ own, mayChange }: { own: Own; mayChange: boolean }) {
           </Button>
         )}
       </Actions>
+      {own.stage !== 'none' && <Command>directorctl ca director --look</Command>}
       {failed !== undefined && <ProblemAlert of={failed} />}
       {looked?.stage === own.stage && <Looked of={list(looked.behind)} />}
     </>

@@ -9,7 +9,7 @@ import { verbsOf, type Plan, type Step, type Verb } from '../plan/plan'
 import { useMe } from '../app/me'
 import { Alert } from '../ui/alert'
 import { Ask, AskButton } from '../ui/ask'
-import { Command, quoted } from '../ui/command'
+import { Command, flag, quoted } from '../ui/command'
 import { Answer } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { Actions } from '../ui/actions'
@@ -115,7 +115,7 @@ function PauseButton({ plan, put }: { plan: Plan; put: (p: Plan) => void }) {
           <FormGroup label="Why, for those who wonder" fieldId="pause-reason">
             <TextInput id="pause-reason" value={reason} onChange={(_, v) => setReason(v)} />
           </FormGroup>
-          <Command>{`directorctl pause ${plan.id}`}</Command>
+          <Command>{`directorctl pause ${plan.id}${flag('reason', reason)}`}</Command>
         </Ask>
       )}
     >
@@ -275,6 +275,7 @@ function MakeAgain({ plan }: { plan: Plan }) {
       <Button variant="secondary" isLoading={busy} isDisabled={busy} onClick={() => void again()}>
         Make the plan again, and compare
       </Button>
+      <Command>{`directorctl plans again ${plan.id}`}</Command>
     </>
   )
 }

@@ -6,7 +6,7 @@ import { must } from '../api/must'
 import { bring, type Stage } from '../forms/bring'
 import { ended } from '../forms/jobs'
 import { Alert } from '../ui/alert'
-import { Command, quoted } from '../ui/command'
+import { Command, flag, quoted } from '../ui/command'
 import { Facts, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
@@ -101,7 +101,9 @@ export default function ReleaseImport() {
         )}
         <ImportActions ready={ready} stage={stage} stop={stop} />
         <Command>
-          {`directorctl release import ${quoted(mirrored ? mirror.url || 'URL' : (file?.name ?? 'FILE'))}`}
+          {`directorctl release import ${quoted(mirrored ? mirror.url || 'URL' : (file?.name ?? 'FILE'))}` +
+            (mirrored ? flag('mirror-user', mirror.user) + (mirror.ca && ' --mirror-ca ca.crt') : '') +
+            flag('unsigned', trust === 'unsigned' ? reason.trim() || 'WHY' : '')}
         </Command>
       </Form>
     </Page>

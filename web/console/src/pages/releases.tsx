@@ -10,7 +10,7 @@ import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
-import { Command } from '../ui/command'
+import { atOnce, Command, quoted } from '../ui/command'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
@@ -42,7 +42,7 @@ export function Releases() {
       .finally(() => setReading(''))
   }
   const actions = (r: Release) => [
-    { title: 'Read to its end', onClick: () => verify(r) },
+    atOnce('Read to its end', `directorctl release verify ${quoted(r.name ?? r.digest ?? '')}`, () => verify(r)),
     ...(edits(me) && r.file
       ? [
           ...(r.name

@@ -7,6 +7,7 @@ import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
 import { Td, Tr } from '../ui/cells'
+import { atOnce, quoted } from '../ui/command'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
@@ -163,10 +164,16 @@ function Verbs({ of, act }: { of: Schemas['Schedule']; act: (what: Promise<unkno
     <ActionsColumn
       aria-label={`Actions on ${of.name}`}
       items={[
-        { title: 'Run now', onClick: () => act(must(client.POST('/schedules/{name}/run', path))) },
+        atOnce('Run now', `directorctl schedules run ${quoted(of.name)}`, () =>
+          act(must(client.POST('/schedules/{name}/run', path))),
+        ),
         of.suspended
-          ? { title: 'Resume', onClick: () => act(must(client.POST('/schedules/{name}/resume', path))) }
-          : { title: 'Suspend', onClick: () => act(must(client.POST('/schedules/{name}/suspend', path))) },
+          ? atOnce('Resume', `directorctl schedules resume ${quoted(of.name)}`, () =>
+              act(must(client.POST('/schedules/{name}/resume', path))),
+            )
+          : atOnce('Suspend', `directorctl schedules suspend ${quoted(of.name)}`, () =>
+              act(must(client.POST('/schedules/{name}/suspend', path))),
+            ),
       ]}
       popperProps={{ position: 'right' }}
     />

@@ -68,6 +68,7 @@ export default function Settings() {
               />
             )}
             <PasswordForm onChanged={() => setChanged(true)} />
+            <Command>directorctl password</Command>
           </CardBody>
         </Card>
         <DirectorCard />
@@ -91,9 +92,10 @@ function Sessions() {
   return (
     <Card component="section">
       <CardTitle component="h2">Sessions</CardTitle>
-      <CardBody>
+      <CardBody className="stack">
         {failed !== undefined && <ProblemAlert of={failed} />}
         <Answer of={asked}>{(s) => <SessionTable of={list(s.items)} label="Sessions" end={end} />}</Answer>
+        <Command>directorctl users end-session ID</Command>
       </CardBody>
     </Card>
   )

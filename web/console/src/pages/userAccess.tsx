@@ -4,7 +4,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useId, useState, type FormEvent, type ReactNode } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
-import { Command } from '../ui/command'
+import { Command, quoted } from '../ui/command'
 import { Answer, Nothing } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { MadeToken, noWish, SessionTable, tokenCommand, TokenFields, TokenTable, wished, wishReady } from './access'
@@ -43,6 +43,7 @@ export function UserSessions({ user, close }: { user: string; close: () => void 
           )
         }
       </Answer>
+      <Command>{`directorctl users end-session ID --user ${quoted(user)}`}</Command>
     </Dialog>
   )
 }
@@ -87,6 +88,7 @@ export function UserTokens({ user, service, close }: { user: string; service: bo
           )
         }
       </Answer>
+      <Command>{`directorctl users revoke-token ID --user ${quoted(user)}`}</Command>
       {service ? (
         <NewToken
           user={user}
