@@ -1,6 +1,6 @@
 // A rehearsing director for the tests of one file: the real program, with simulated hypervisors and playbooks.
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs'
+import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
@@ -29,7 +29,7 @@ export class Director {
   readonly others: string[] = [] // other machines that a page of a test may ask
   readonly dir = mkdtempSync(join(tmpdir(), 'director-console-'))
   private process: ChildProcess | undefined
-  private log = ''
+  private readonly logFile = join(this.dir, 'director.log')
 
   constructor(private readonly documents = [join(import.meta.dirname, 'models')]) {}
 
@@ -74,23 +74,25 @@ simulation:
 ${settings}`,
       )
     }
-    const p = spawn(join(root, 'bin/director'), ['simulate', '-config', config], { stdio: ['ignore', 'pipe', 'pipe'] })
+    // Nobody would empty a pipe while ctl waits, and the director would wait for that.
+    const log = openSync(this.logFile, 'w')
+    const p = spawn(join(root, 'bin/director'), ['simulate', '-config', config], { stdio: ['ignore', log, log] })
+    closeSync(log)
     this.process = p
-    for (const out of [p.stdout, p.stderr]) {
-      out.on('data', (text: Buffer) => {
-        this.log = (this.log + text.toString()).slice(-20_000)
-      })
-    }
     await this.until(async () => {
-      if (p.exitCode !== null) throw new Error(`the director has ended:\n${this.log}`)
-      return this.log.includes('directorctl login')
+      if (p.exitCode !== null) throw new Error(`the director has ended:\n${this.log()}`)
+      return this.log().includes('directorctl login')
     })
+  }
+
+  private log(): string {
+    return readFileSync(this.logFile, 'utf8').slice(-20_000)
   }
 
   private async until(met: () => Promise<boolean>): Promise<void> {
     const end = Date.now() + 60_000
     while (!(await met())) {
-      if (Date.now() > end) throw new Error(`the director does not answer:\n${this.log}`)
+      if (Date.now() > end) throw new Error(`the director does not answer:\n${this.log()}`)
       await new Promise((resolve) => setTimeout(resolve, 50))
     }
   }
@@ -102,7 +104,6 @@ ${settings}`,
     const ended = new Promise((resolve) => p.once('exit', resolve))
     p.kill('SIGKILL')
     await ended
-    this.log = ''
   }
 
   // ctl runs directorctl as admin, and returns what it printed.
