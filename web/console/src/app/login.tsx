@@ -14,6 +14,7 @@ import { useLocation } from 'react-router'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { problemOf } from '../api/problem'
+import { useAct } from '../ui/act'
 import { ProblemAlert } from '../ui/problem'
 import { Alert } from '../ui/alert'
 
@@ -112,24 +113,17 @@ export function PasswordForm({ onChanged, verb = 'Change the password' }: { onCh
   const [current, setCurrent] = useState('')
   const [wanted, setWanted] = useState('')
   const [again, setAgain] = useState('')
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
+  const { busy, failed, act } = useAct()
   const differ = again !== '' && wanted !== again
-  const submit = async (e: FormEvent) => {
+  const submit = (e: FormEvent) => {
     e.preventDefault()
-    setBusy(true)
-    setFailed(undefined)
-    try {
+    return act(async () => {
       await must(client.POST('/password', { body: { current, new: wanted } }))
       setCurrent('')
       setWanted('')
       setAgain('')
       onChanged()
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
+    })
   }
   const field = (id: string, label: string, value: string, set: (v: string) => void, complete: string) => (
     <FormGroup label={label} fieldId={id} isRequired>

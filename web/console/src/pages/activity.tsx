@@ -3,6 +3,7 @@ import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useState } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
+import { useAct } from '../ui/act'
 import { Td, Tr } from '../ui/cells'
 import { Command } from '../ui/command'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
@@ -143,21 +144,13 @@ function MomentFilter({
 
 // Trail has the trail verified, and gives it out as a file that can be verified without the director.
 function Trail({ from, until }: { from: string | undefined; until: string | undefined }) {
-  const [busy, setBusy] = useState(false)
+  const { busy, failed, act } = useAct()
   const [result, setResult] = useState<Schemas['AuditVerification']>()
-  const [failed, setFailed] = useState<unknown>()
-  const verify = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    setResult(undefined)
-    try {
+  const verify = () =>
+    act(async () => {
+      setResult(undefined)
       setResult(await must(client.POST('/audit/verify', {})))
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
   const wanted = new URLSearchParams({ ...(from && { from }), ...(until && { until }) })
   return (
     <>

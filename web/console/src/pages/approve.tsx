@@ -4,6 +4,7 @@ import { useSearchParams } from 'react-router'
 import { api, client, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
+import { useAct } from '../ui/act'
 import { Alert } from '../ui/alert'
 import { Answer, Facts, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
@@ -29,20 +30,13 @@ function Opened({ id }: { id: string }) {
 // Typed never has the code from the address: a link that somebody sends must not be enough.
 function Typed() {
   const [code, setCode] = useState('')
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
+  const { busy, failed, act } = useAct()
   const [found, setFound] = useState<Schemas['Asking']>()
-  const find = async (e: FormEvent) => {
+  const find = (e: FormEvent) => {
     e.preventDefault()
-    setBusy(true)
-    setFailed(undefined)
-    try {
+    return act(async () => {
       setFound(await must(client.POST('/logins/find', { body: { code } })))
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
+    })
   }
   if (found) return <Question of={found} />
   return (
@@ -71,23 +65,15 @@ function Typed() {
 
 function Question({ of }: { of: Schemas['Asking'] }) {
   const me = useMe()
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
+  const { busy, failed, act } = useAct()
   const [done, setDone] = useState('')
-  const answer = async (allow: boolean) => {
-    setBusy(true)
-    setFailed(undefined)
-    const to = { params: { path: { id: of.id } } }
-    try {
+  const answer = (allow: boolean) =>
+    act(async () => {
+      const to = { params: { path: { id: of.id } } }
       const a = await must(allow ? client.POST('/logins/{id}/allow', to) : client.POST('/logins/{id}/refuse', to))
       setDone(allow ? 'directorctl is let in. You can close this page.' : 'directorctl is refused.')
       if (a.continue) location.assign(a.continue)
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
   if (done) return <Alert isInline variant="success" title={done} role="status" />
   return (
     <div className="stack">

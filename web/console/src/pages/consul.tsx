@@ -1,11 +1,11 @@
 import { Button, Card, CardBody, CardTitle, Content } from '@patternfly/react-core'
 import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
-import { useState } from 'react'
 import { Link } from 'react-router'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { acts, edits, useMe } from '../app/me'
+import { useAct } from '../ui/act'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Ask, AskButton } from '../ui/ask'
@@ -94,24 +94,16 @@ function ConsulCard({ of }: { of: Schemas['Consul'] }) {
 // Repair compares now, and asks before removals that are many at once.
 function Repair({ of }: { of: Schemas['Consul'] }) {
   const queries = useQueryClient()
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
+  const { busy, failed, act } = useAct()
   const again = () => queries.invalidateQueries({ predicate: (q) => String(q.queryKey[1]).startsWith('/consuls') })
   const sync = (confirm?: string) =>
     must(
       client.POST('/consuls/{name}/sync', { params: { path: { name: of.name } }, body: confirm ? { confirm } : {} }),
     ).finally(() => void again())
-  const now = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
+  const now = () =>
+    act(async () => {
       await sync()
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
   const held = of.state.held
   return (
     <>

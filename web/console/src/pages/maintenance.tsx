@@ -13,11 +13,11 @@ import {
   LabelGroup,
   TextInput,
 } from '@patternfly/react-core'
-import { useState } from 'react'
 import { useParams } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import { acts, useMe } from '../app/me'
 import { commandOf, quorumOf, requestOf, verbOf, verbs, type Node, type Operation, type Work } from '../nodes/nodes'
+import { useAct } from '../ui/act'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Command } from '../ui/command'
@@ -234,25 +234,17 @@ function Options({ work, filters, wrong }: { work: Work; filters: Filters; wrong
 function Plan({ cluster, work, mayAct }: { cluster: string; work: Work; mayAct: boolean }) {
   const request = requestOf(work)
   const plan = usePlan(cluster)
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
+  const { busy, failed, act } = useAct()
   const checked = api.useQuery(
     'post',
     '/clusters/{name}/check',
     { params: { path: { name: cluster } }, body: request },
     { staleTime: 0, gcTime: 0, refetchInterval: false },
   )
-  const make = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
+  const make = () =>
+    act(async () => {
       await plan(request)
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
   return (
     <div className="stack">
       <Answer of={checked}>{(c) => <Verdict of={c} />}</Answer>

@@ -26,6 +26,7 @@ import { Link, useNavigate } from 'react-router'
 import { api, client, json, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { acts, useMe } from '../app/me'
+import { useAct } from '../ui/act'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Td, Tr } from '../ui/cells'
@@ -439,12 +440,9 @@ const page = 20 // the director looks at so many clusters in one request
 // What the clusters would get is for what was asked then. While another answer is on its way, it cannot be asked for.
 function Clusters({ of, settled, looking }: { of: Foreseen[]; settled: string; looking: boolean }) {
   const [looks, setLooks] = useState<Record<string, Look>>({})
-  const [busy, setBusy] = useState(false)
-  const [failed, setFailed] = useState<unknown>()
-  const look = async (some: Foreseen[]) => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
+  const { busy, failed, act } = useAct()
+  const look = (some: Foreseen[]) =>
+    act(async () => {
       const got = await must(
         client.POST('/campaign-previews', {
           body: { campaign: JSON.parse(settled) as Schemas['CampaignNew'], look: some.map((c) => c.name) },
@@ -452,12 +450,7 @@ function Clusters({ of, settled, looking }: { of: Foreseen[]; settled: string; l
       )
       const found = list(got.clusters).flatMap((c) => (c.look ? [[c.name, c.look] as const] : []))
       setLooks((before) => ({ ...before, ...Object.fromEntries(found) }))
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
   return (
     <More of={of} size={page}>
       {(some) => (

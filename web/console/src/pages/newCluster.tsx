@@ -6,6 +6,7 @@ import type { Draft } from '../forms/drafts'
 import { beginning, type Known } from '../forms/first'
 import type { Mark } from '../forms/places'
 import { broken, lineOf, partOf } from '../forms/tree'
+import { useAct } from '../ui/act'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Command, quoted } from '../ui/command'
@@ -180,25 +181,17 @@ function Review({ text, ready, outcome, drop }: ReviewProps) {
   const queries = useQueryClient()
   const name = partOf(text, 'Cluster')?.name ?? ''
   const plan = usePlan(name)
-  const [busy, setBusy] = useState(false)
+  const { busy, failed, act } = useAct()
   const [sent, setSent] = useState<string>() // what was stored: it may be changed when no plan could be made of it
   const stored = sent === text
-  const [failed, setFailed] = useState<unknown>()
-  const go = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
+  const go = () =>
+    act(async () => {
       if (!stored) await send(text, false)
       setSent(text)
       drop()
       void queries.invalidateQueries({ predicate: (q) => q.queryKey[0] === 'get' })
       await plan({})
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
-  }
+    })
   return (
     <Card component="section">
       <CardTitle component="h2">Store the documents, and make the plan</CardTitle>

@@ -6,6 +6,7 @@ import { useState } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
+import { useAct } from '../ui/act'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
 import { Ask, AskButton } from '../ui/ask'
@@ -158,18 +159,11 @@ function Trusted({ of }: { of: Schemas['TrustedAuthority'][] }) {
 function Verbs({ own, mayChange }: { own: Own; mayChange: boolean }) {
   const queries = useQueryClient()
   const [looked, setLooked] = useState<Own>()
-  const [failed, setFailed] = useState<unknown>()
-  const [busy, setBusy] = useState(false)
-  const look = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
+  const { busy, failed, act } = useAct()
+  const look = () =>
+    act(async () => {
       setLooked(await must(client.POST('/director-authority/verify', {})))
-    } catch (err) {
-      setFailed(err)
-    }
-    setBusy(false)
-  }
+    })
   const changed = () => {
     setLooked(undefined)
     return queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/director-authority' })

@@ -7,6 +7,7 @@ import { must } from '../api/must'
 import { planQuery } from '../plan/asked'
 import { verbsOf, type Plan, type Step, type Verb } from '../plan/plan'
 import { useMe } from '../app/me'
+import { useAct } from '../ui/act'
 import { Alert } from '../ui/alert'
 import { Ask, AskButton } from '../ui/ask'
 import { Command, flag, quoted } from '../ui/command'
@@ -256,19 +257,12 @@ function isConflict(problem: unknown): boolean {
 // MakeAgain makes a plan again that the world has left behind, and opens it with what differs.
 function MakeAgain({ plan }: { plan: Plan }) {
   const navigate = useNavigate()
-  const [failed, setFailed] = useState<unknown>()
-  const [busy, setBusy] = useState(false)
-  const again = async () => {
-    setBusy(true)
-    setFailed(undefined)
-    try {
+  const { busy, failed, act } = useAct()
+  const again = () =>
+    act(async () => {
       const made = await must(client.POST('/plans/{id}/again', path(plan)))
       await navigate(`/plans/${made.id}?before=${plan.id}`)
-    } catch (err) {
-      setFailed(err)
-      setBusy(false)
-    }
-  }
+    })
   return (
     <>
       {failed !== undefined && <ProblemAlert of={failed} />}

@@ -4,6 +4,7 @@ import { useQueryClient } from '@tanstack/react-query'
 import { useId, useState, type FormEvent, type ReactNode } from 'react'
 import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
+import { useAct } from '../ui/act'
 import { Command, quoted } from '../ui/command'
 import { Answer, Nothing } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
@@ -106,13 +107,10 @@ export function UserTokens({ user, service, close }: { user: string; service: bo
 
 function NewToken({ user, done }: { user: string; done: (t: Schemas['CreatedToken']) => void }) {
   const [wish, setWish] = useState(noWish)
-  const [failed, setFailed] = useState<unknown>()
-  const [busy, setBusy] = useState(false)
-  const submit = async (e: FormEvent) => {
+  const { busy, failed, act } = useAct()
+  const submit = (e: FormEvent) => {
     e.preventDefault()
-    setBusy(true)
-    setFailed(undefined)
-    try {
+    return act(async () => {
       done(
         await must(
           client.POST('/users/{name}/tokens', {
@@ -122,11 +120,7 @@ function NewToken({ user, done }: { user: string; done: (t: Schemas['CreatedToke
         ),
       )
       setWish({ ...wish, name: '' })
-    } catch (err) {
-      setFailed(err)
-    } finally {
-      setBusy(false)
-    }
+    })
   }
   return (
     <Form onSubmit={(e) => void submit(e)} aria-label="New token">
