@@ -221,6 +221,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 		},
 	})
 	b.onStop(b.services.mirrors.Close)
+	b.stock.open(b.services.releases)
 	// Jobs use services that check schedules with the scheduler, which is made after them.
 	b.docs = documents.New(documents.Config{
 		Store: b.db, Images: b.services.images, Now: time.Now, ProviderTypes: b.hands.providers, Confine: b.cfg.rules(),

@@ -75,6 +75,7 @@ type Daemon struct {
 	registryAddr  net.Addr
 	images        func() error                  // why nothing can be pulled; nil while all is well
 	pushers       *registryPeople               // who may push and pull
+	stock         *registryReleases             // whose images stay
 	engine        atomic.Pointer[engine.Engine] // nil before it was made
 	docs          *documents.Service
 	services      services
@@ -156,11 +157,11 @@ func (d *Daemon) startRegistry(
 	if err != nil {
 		return bundle.PushOptions{}, err
 	}
-	d.pushers = newRegistryPeople(db, access)
+	d.pushers, d.stock = newRegistryPeople(db, access), newRegistryReleases(d.held.Load)
 	reg, err := registry.New(registry.Config{
 		Root: d.path("registry"), Bucket: images, Artifacts: d.path("artifacts"), Addr: d.cfg.RegistryListen,
 		TLS: identity.TLSConfig(), User: "director", Password: secret, Reader: access.read, People: d.pushers,
-		Room: health{d}.checkPushes, Logger: d.log,
+		Releases: d.stock.needed, Room: health{d}.checkPushes, Logger: d.log,
 	})
 	if err != nil {
 		return bundle.PushOptions{}, err
@@ -169,7 +170,7 @@ func (d *Daemon) startRegistry(
 		return bundle.PushOptions{}, err
 	}
 	d.onStop(reg.Stop)
-	d.registryAddr, d.images = reg.Addr(), reg.Content
+	d.registryAddr, d.images, d.stock.registry = reg.Addr(), reg.Content, reg
 	return bundle.PushOptions{Username: "director", Password: secret}, nil
 }
 
@@ -278,7 +279,7 @@ func (d *Daemon) environment(
 		Directors: directorRecords{db, d.vault(db, box)}, Accounts: d.vault(db, box),
 		Journal: db, Hooks: hooks.Asker{Store: db, Now: time.Now},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
-		ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
+		Hold: d.stock.hold, ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {

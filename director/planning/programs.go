@@ -6,7 +6,6 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/snapshot"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/usage"
@@ -53,14 +52,7 @@ func (s *Service) UsedPrograms(ctx context.Context) (map[string]bool, error) {
 		}
 		used[digest] = true
 	}
-	// also those that were not started: nodes that they roll back fetch programs that no start brings again
-	var statuses []plan.Status
-	for _, p := range plan.Statuses() {
-		if p != plan.StatusDone && p != plan.StatusUndone && p != plan.StatusDiscarded {
-			statuses = append(statuses, p)
-		}
-	}
-	plans, err := s.Store.OpenPlans(ctx, statuses...)
+	plans, err := s.Store.OpenPlans(ctx, usage.Unfinished()...)
 	if err != nil {
 		return nil, err
 	}

@@ -318,7 +318,7 @@ func TestUnfinishedPartsArePurged(t *testing.T) {
 		before time.Time
 		want   int
 	}{{time.Now().Add(-time.Hour), 1}, {time.Now().Add(time.Hour), 0}} {
-		if err := b.reg.purgeOnce(t.Context(), c.before); err != nil {
+		if err := (collector{b.reg}).purgeOnce(t.Context(), c.before); err != nil {
 			t.Fatal(err)
 		}
 		if got := open(); got != c.want {

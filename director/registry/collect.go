@@ -5,6 +5,7 @@ import (
 	"errors"
 	"path"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/distribution/distribution/v3/registry/storage"
@@ -15,17 +16,29 @@ import (
 
 const (
 	unneededFor = 24 * time.Hour     // how old something is that is removed because nothing needs it
-	goneFor     = 7 * 24 * time.Hour // how long images stay after their project was deleted
+	goneFor     = 7 * 24 * time.Hour // how long images stay after their project or their release was deleted
 )
 
 // collector removes what nothing needs from the content of a registry.
 type collector struct{ *Registry }
 
-// collect removes the images of projects that are gone, what no image of a project needs, and blobs without a
-// repository. It may run on several directors at once, while anyone pushes: whatever it removes it looks at once more
+// collect removes the images of projects and releases that are gone, what no image that stays needs, and blobs without
+// a repository. It may run on several directors at once, while anyone pushes: whatever it removes it looks at once more
 // afterwards, and puts it back if it is needed by then. A push in turn looks at all that it needs after it is written
 // (see sure), so that one of the two always notices.
 func (r collector) collect(ctx context.Context) error {
+	var errs []error
+	if r.cfg.People != nil {
+		errs = append(errs, r.collectProjects(ctx))
+	}
+	if r.cfg.Releases != nil {
+		errs = append(errs, r.collectReleases(ctx))
+	}
+	return errors.Join(append(errs, r.sweep(ctx))...)
+}
+
+// collectProjects removes the images of projects that are gone, and what no image of a project needs.
+func (r collector) collectProjects(ctx context.Context) error {
 	projects, err := r.cfg.People.Projects(ctx)
 	if err != nil {
 		return err
@@ -37,13 +50,15 @@ func (r collector) collect(ctx context.Context) error {
 	var errs []error
 	for _, name := range names {
 		if _, there := projects[name]; there {
-			errs = append(errs, r.remove(ctx, path.Join(goneDir, name)), r.collectProject(ctx, name))
+			errs = append(
+				errs, r.remove(ctx, path.Join(goneDir, name)), r.collectRepositories(ctx, ProjectsPrefix+name, nil),
+			)
 		} else {
 			errs = append(errs, r.collectGone(ctx, name))
 		}
 		r.quotas.forget(name)
 	}
-	return errors.Join(append(errs, r.sweep(ctx))...)
+	return errors.Join(errs...)
 }
 
 // collectGone removes the images of a project that has been gone for a while.
@@ -67,15 +82,19 @@ func (r collector) collectGone(ctx context.Context, project string) error {
 	return r.remove(ctx, note)
 }
 
-// collectProject removes what nothing needs in the repositories of a project.
-func (r collector) collectProject(ctx context.Context, project string) error {
+// collectRepositories removes what nothing needs in the repositories below a name, or with none in those that are not
+// of projects. Manifests that are spared stay without a tag.
+func (r collector) collectRepositories(ctx context.Context, below string, spared map[digest.Digest]bool) error {
 	before := r.now().Add(-unneededFor)
 	var errs []error
-	for name, err := range r.repositories(ctx, ProjectsPrefix+project) {
+	for name, err := range r.repositories(ctx, below) {
 		if err != nil {
 			return err
 		}
-		err = r.untag(ctx, name, before)
+		if below == "" && strings.HasPrefix(name, ProjectsPrefix) {
+			continue
+		}
+		err = r.untag(ctx, name, spared, before)
 		if err == nil {
 			var layers []digest.Digest
 			if layers, err = r.linked(ctx, name, layersDir); err == nil {
@@ -140,8 +159,10 @@ func (r collector) missing(ctx context.Context, repository string, d digest.Dige
 	return err
 }
 
-// untag removes manifests from before then that no tag leads to.
-func (r collector) untag(ctx context.Context, repository string, before time.Time) error {
+// untag removes manifests from before then that no tag leads to, and that are not spared.
+func (r collector) untag(
+	ctx context.Context, repository string, spared map[digest.Digest]bool, before time.Time,
+) error {
 	_, led, err := r.needed(ctx, repository)
 	if err != nil {
 		return err
@@ -161,7 +182,7 @@ func (r collector) untag(ctx context.Context, repository string, before time.Tim
 		if err != nil {
 			return err
 		}
-		if led[d] || !there || since.After(before) {
+		if led[d] || spared[d] || !there || since.After(before) {
 			continue
 		}
 		if err := vacuum.RemoveManifest(repository, d, tags); err != nil && !isGone(err) {

@@ -41,8 +41,8 @@ const (
 // ArtifactsPath is below what a registry serves the files of Config.Artifacts.
 const ArtifactsPath = "/artifacts/"
 
-// Config is what a registry needs. All fields but Bucket, Addr, Listener, Artifacts, Reader, People and
-// Room are required.
+// Config is what a registry needs. All fields but Bucket, Addr, Listener, Artifacts, Reader, People, Releases and Room
+// are required.
 type Config struct {
 	Root      string          // directory of the content, or only of unfinished uploads with Bucket; made when missing
 	Bucket    *bucket.Place   // of the content, instead of Root; several directors may share one
@@ -54,8 +54,10 @@ type Config struct {
 	Password  director.Secret // of User; long and random, since tries are not counted
 	Reader    Reader          // who may read; nil for User only
 	People    People          // who may push and pull images of projects; nil for no one
-	Room      func() error    // exhausted while the disk has no room for more of people; nil for no limit
-	Logger    *slog.Logger
+	// Releases says which images of releases stay, and may wait until that is known; nil for all.
+	Releases func(ctx context.Context) (Needed, error)
+	Room     func() error // exhausted while the disk has no room for more of people; nil for no limit
+	Logger   *slog.Logger
 }
 
 // Registry serves one directory. Safe for concurrent use.
@@ -291,15 +293,11 @@ func (r *Registry) purge(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
-		if err := r.purgeOnce(ctx, time.Now().Add(-uploadLife)); err != nil && ctx.Err() == nil {
+		if err := (collector{r}).purgeOnce(ctx, time.Now().Add(-uploadLife)); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
 		}
-		if r.cfg.People != nil {
-			if err := (collector{r}).collect(ctx); err != nil && ctx.Err() == nil {
-				r.cfg.Logger.WarnContext(
-					ctx, "cannot remove images that are not needed; this is tried again", "err", err,
-				)
-			}
+		if err := (collector{r}).collect(ctx); err != nil && ctx.Err() == nil {
+			r.cfg.Logger.WarnContext(ctx, "cannot remove images that are not needed; this is tried again", "err", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -309,7 +307,7 @@ func (r *Registry) purge(ctx context.Context) {
 	}
 }
 
-func (r *Registry) purgeOnce(ctx context.Context, before time.Time) error {
+func (r collector) purgeOnce(ctx context.Context, before time.Time) error {
 	var errs []error
 	// An empty registry has no directory of repositories yet, and distribution calls that an error.
 	if _, err := r.spool.Stat(ctx, "/docker/registry/v2/repositories"); err == nil {

@@ -28,6 +28,9 @@ const (
 	ownersDir = "/docker/director/projects" // whose the images below a project's name are: its uid
 	goneDir   = "/docker/director/gone"     // since when there is no project of the name
 	trashDir  = "/docker/director/trash"    // blobs that are about to be deleted
+
+	releasesDir     = "/docker/director/releases"      // images of each release, by its bundle and its name
+	goneReleasesDir = "/docker/director/gone-releases" // since when a release is not needed
 )
 
 func repositoryDir(repository string, parts ...string) string {

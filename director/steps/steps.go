@@ -180,6 +180,9 @@ type Env struct {
 	CA           func() string      // PEM of the authorities that nodes trust the registry by; none if nil
 	Push         bundle.PushOptions // how images get into the registry
 	PushHost     string             // host:port of the registry as the director sees it
+	// Hold keeps images in the registry that are about to be pushed for the release of that name; nil where nothing
+	// removes any.
+	Hold func(ctx context.Context, release string, b *bundle.Bundle) error
 	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest
 	// of its bundle.
 	Artifacts     string
@@ -467,6 +470,11 @@ func (e sourceSteps) releasePush(ctx context.Context, r plan.Run, p step.Release
 	opts.Progress = func(ev bundle.PushEvent) {
 		if !ev.Done {
 			r.Note(ctx, "image "+ev.Image.Ref())
+		}
+	}
+	if e.Hold != nil {
+		if err := e.Hold(ctx, p.Name, b); err != nil {
+			return err
 		}
 	}
 	if _, err = b.Push(ctx, e.PushHost, RegistryPrefix, opts); err != nil {

@@ -41,6 +41,14 @@ func Resumable() []plan.Status {
 	return append(plan.ActiveStatuses(), plan.StatusFailed, plan.StatusCancelled)
 }
 
+// Unfinished lists the statuses of plans that are not over for good, also of those that were not started: a start does
+// not bring everything again that nodes which it rolls back need.
+func Unfinished() []plan.Status {
+	return slices.DeleteFunc(plan.Statuses(), func(p plan.Status) bool {
+		return p == plan.StatusDone || p == plan.StatusUndone || p == plan.StatusDiscarded
+	})
+}
+
 // Of checks everything that may need something: docs, which are all documents, and the rows of the store. It reads the
 // plans last: what a new plan needs is named by a document before.
 func Of(ctx context.Context, s *store.Store, docs []model.Stored) (Usage, error) {
