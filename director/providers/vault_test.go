@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -11,6 +12,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/store"
 )
 
@@ -164,6 +166,55 @@ func TestCredentialsOfAConsul(t *testing.T) {
 	if err != nil || len(list) != 2 || len(list[0].Providers) != 1 || list[0].Providers[0] != "Consul/dc1" {
 		t.Errorf("listed %+v, %v", list, err)
 	}
+}
+
+// The account at an outer registry goes to the servers and authorities that it was set for: with endpoints those, and
+// otherwise the host.
+func TestCredentialsOfARegistry(t *testing.T) {
+	t.Parallel()
+	l := open(t)
+	ctx := t.Context()
+	ca, err := pki.NewCA("of the registry")
+	if err != nil {
+		t.Fatal(err)
+	}
+	const account = "hub"
+	trusting := fmt.Sprintf(", ca: %q", ca.Cert)
+	put := func(spec string) model.Registry {
+		t.Helper()
+		return *l.put(
+			t, "kind: Registry\nmetadata: {name: outer}\nspec: {credentials: "+account+", "+spec+"}\n",
+		).Registry
+	}
+	const mirror = "host: docker.io, mode: mirror, endpoints: "
+	for here, elsewhere := range map[string][]string{
+		"host: registry.example.org": {
+			"host: evil.example.org", "host: 'registry.example.org:5000'", "host: registry.example.org" + trusting,
+			"host: registry.example.org, mode: replace, endpoints: ['https://evil.example.org']",
+		},
+		mirror + "['https://a.example.org', 'https://b.example.org']" + trusting: {
+			mirror + "['https://a.example.org', 'https://evil.example.org']" + trusting,
+			mirror + "['https://a.example.org', 'https://b.example.org']", "host: docker.io" + trusting,
+		},
+	} {
+		r := put(here)
+		if _, err := l.SetCredentials(ctx, "ann", account, "robot", "hunter2"); err != nil {
+			t.Fatal(err)
+		}
+		slices.Reverse(r.Endpoints) // their order means nothing for who gets the account
+		got, err := l.Vault.OpenRegistry(ctx, "outer", r)
+		if err != nil || got.User != "robot" || got.Password.Reveal() != "hunter2" {
+			t.Errorf("%s: %+v, %v", here, got, err)
+		}
+		for _, spec := range elsewhere {
+			got, err := l.Vault.OpenRegistry(ctx, "outer", put(spec))
+			wantKind(t, err, director.KindConflict, "Registry/outer", "directorctl provider credentials set "+account)
+			if got.Password != "" {
+				t.Errorf("%s got the account of %s", spec, here)
+			}
+		}
+	}
+	wantKind(t, l.DeleteCredentials(ctx, "ann", account), director.KindConflict, "Registry/outer")
 }
 
 // The password of a mail server goes to the server, the port and the authority that it was set for, and a client
