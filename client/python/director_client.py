@@ -2138,6 +2138,12 @@ class ProblemField(_ProblemField, total=False):
     pointer: str
 
 
+class ProjectImages(TypedDict):
+    project: str
+    quota_bytes: int
+    used_bytes: int
+
+
 class ProviderTest(TypedDict):
     ok: bool
     probes: list[Probe]
@@ -3414,6 +3420,17 @@ class Client:
         """
         return self._request(
             "GET", f"/plans/{_quote(id)}/documents",
+            answer="json",
+        )
+
+    def get_project_images(self, name: str) -> ProjectImages:
+        """Tell how much of its quota the images of a project use.
+
+        Of the images that people have pushed into the director's registry. What several images share counts once.
+        With several directors, what was pushed to another one counts within a minute.
+        """
+        return self._request(
+            "GET", f"/projects/{_quote(name)}/images",
             answer="json",
         )
 

@@ -109,7 +109,7 @@ func (a *app) addCommands(root *cobra.Command) {
 	add(
 		"model", models.applyCommand(), models.previewCommand(), models.diffCommand(), models.getCommand(),
 		models.describeCommand(),
-		models.deleteCommand(), imports.imageCommand(), imports.releaseCommand(),
+		models.deleteCommand(), models.projectCommand(), imports.imageCommand(), imports.releaseCommand(),
 	)
 	add(
 		"plan", models.checkCommand(), plans.planCommand(), plans.startCommand(), plans.plansCommand(),

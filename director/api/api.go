@@ -205,6 +205,7 @@ func build(c Config) (*server, http.Handler, huma.API) {
 	documents.images(api)
 	documents.releases(api)
 	documents.mirrors(api)
+	documents.projects(api)
 	documents.appliance(api)
 	providers.disks(api)
 	access.certificates(api)

@@ -50,6 +50,7 @@ type Ports struct {
 	Images        Images
 	Releases      Releases
 	Mirrors       Mirrors
+	Stock         Stock
 	Ledger        Ledger
 	Disks         Disks
 	Backups       Backups

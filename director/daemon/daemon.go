@@ -309,7 +309,7 @@ func (d *Daemon) ports(box *seal.Box, h hands, scheduler *schedule.Scheduler, us
 		Nodes: s.nodes, Planning: s.planning, Phases: s.phases, Capacity: s.capacity,
 		Journal: s.journal, Archives: s.archives, Campaigns: d.campaigns, Hooks: d.hooks,
 		Notifications: d.notifications,
-		Images:        s.images, Releases: s.releases, Mirrors: s.mirrors, Ledger: s.vms, Disks: s.disks,
+		Images:        s.images, Releases: s.releases, Mirrors: s.mirrors, Stock: d.stock.registry, Ledger: s.vms, Disks: s.disks,
 		Backups: s.backups,
 		Users:   users, Trail: s.audit, People: d.people,
 		Issuer:       d.issuer,

@@ -318,10 +318,20 @@ func TestQuotaOfImages(t *testing.T) {
 	if err := remote.Write(b.ref(t, "projects/web/app:1"), small, once("ann")...); err != nil {
 		t.Fatal(err)
 	}
+	before, most, err := b.reg.Usage(t.Context(), "web")
+	if err != nil || before < 400<<10 || before > 410<<10 || most != 1<<20 {
+		t.Errorf("%d of %d bytes are used, %v", before, most, err)
+	}
 	if err := remote.Write(b.ref(t, "projects/web/other:1"), small, once("ann")...); err != nil {
 		t.Errorf("what the project has already: %v", err)
 	}
-	err := remote.Write(b.ref(t, "projects/web/app:2"), someImage(t, 400<<10), once("joe")...)
+	if used, _, err := b.reg.Usage(t.Context(), "web"); used != before || err != nil {
+		t.Errorf("what images share counts once: %d, and not %d; %v", used, before, err)
+	}
+	if _, _, err := b.reg.Usage(t.Context(), "none"); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("no project: %v", err)
+	}
+	err = remote.Write(b.ref(t, "projects/web/app:2"), someImage(t, 400<<10), once("joe")...)
 	e, ok := errors.AsType[*transport.Error](err)
 	if !ok || e.StatusCode != http.StatusForbidden || len(e.Errors) != 1 ||
 		e.Errors[0].Code != transport.DeniedErrorCode ||
@@ -423,6 +433,9 @@ func TestCollect(t *testing.T) {
 	}
 	// A project that is made again gets nothing of the former one.
 	c.set("web", Project{UID: "w2"})
+	if used, _, err := b.reg.Usage(t.Context(), "web"); used != 0 || err != nil {
+		t.Errorf("the former project's images count: %d bytes, %v", used, err)
+	}
 	_, err := remote.Image(b.ref(t, "projects/web/app:1"), b.person(t, "ann")...)
 	if statusOf(err) != http.StatusNotFound {
 		t.Errorf("an image of a former project: %v", err)

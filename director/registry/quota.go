@@ -85,6 +85,12 @@ func (q *quotas) counted(project string, sizes map[digest.Digest]int64) {
 	}
 }
 
+func (q *quotas) total(project string) int64 {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.of(project).total
+}
+
 // begin returns an upload that may be continued as id; without an id it cannot. Errors: exhausted.
 func (q *quotas) begin(id string, u arrival) (*arrival, error) {
 	q.mu.Lock()
@@ -217,6 +223,31 @@ func (r *Registry) count(ctx context.Context, project string) error {
 	}
 	r.quotas.counted(project, sizes)
 	return nil
+}
+
+// Usage returns how many bytes the images of a project have, as its quota counts them, and how many they may have; 0 for
+// no limit. What is being sent does not count. Errors: not_found; unavailable while the images cannot be counted.
+func (r *Registry) Usage(ctx context.Context, project string) (used, most int64, err error) {
+	is, err := r.cfg.People.Project(ctx, project)
+	if err != nil {
+		return 0, 0, err
+	}
+	if err := r.Content(); err != nil {
+		return 0, 0, err
+	}
+	own, err := r.belongs(ctx, project, is.UID)
+	if err == nil && own {
+		err = r.count(ctx, project)
+	}
+	if err != nil {
+		return 0, 0, director.Errorf(
+			director.KindUnavailable, "registry.usage", "the images of the project %s cannot be counted: %w", project, err,
+		).WithHint("try again; see the log of the director")
+	}
+	if own {
+		used = r.quotas.total(project)
+	}
+	return used, is.Images, nil
 }
 
 // metered is a body that ends when there is no more room for it.

@@ -199,7 +199,7 @@ func (r *Registry) Start(ctx context.Context) error {
 			r.cfg.Logger.ErrorContext(run, "registry stopped serving", "err", err)
 		}
 	})
-	r.work.Go(func() { r.purge(run) })
+	r.work.Go(func() { collector{r}.purge(run) })
 	if r.bucket != nil {
 		r.work.Go(func() { r.bucket.watch(run) })
 	}
@@ -289,14 +289,14 @@ func withArtifacts(images http.Handler, dir string) (http.Handler, error) {
 }
 
 // purge removes what interrupted uploads left behind, and images that nothing needs, at once and then daily.
-func (r *Registry) purge(ctx context.Context) {
+func (r collector) purge(ctx context.Context) {
 	tick := time.NewTicker(purgeEvery)
 	defer tick.Stop()
 	for {
-		if err := (collector{r}).purgeOnce(ctx, time.Now().Add(-uploadLife)); err != nil && ctx.Err() == nil {
+		if err := r.purgeOnce(ctx, time.Now().Add(-uploadLife)); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.WarnContext(ctx, "cannot remove interrupted uploads", "err", err)
 		}
-		if err := (collector{r}).collect(ctx); err != nil && ctx.Err() == nil {
+		if err := r.collect(ctx); err != nil && ctx.Err() == nil {
 			r.cfg.Logger.WarnContext(ctx, "cannot remove images that are not needed; this is tried again", "err", err)
 		}
 		select {

@@ -35,6 +35,15 @@ test.beforeAll(({ director }) => {
   }
 })
 
+test('a project shows how much of its quota its images use', async ({ page, director }) => {
+  director.apply('apiVersion: kaas/v1\nkind: Project\nmetadata: {name: web}\nspec: {quota: {images: 50GiB}}\n')
+  await login(page, director, '/documents/Project/web')
+  const card = page.locator('section', { has: page.getByRole('heading', { name: 'Images' }) })
+  await expect(card).toContainText('0 B')
+  await expect(card).toContainText('50 GiB')
+  await accessible(page)
+})
+
 test('a network shows who has which address, and how many are free', async ({ page, director }) => {
   await login(page, director, '/infrastructure/networks')
   await page.getByRole('link', { name: 'net1' }).click()

@@ -10,6 +10,7 @@ import { Nothing, Page } from '../ui/page'
 import { Addresses } from './addresses'
 import { DiscoveryCard } from './discovery'
 import { DocumentText, readDocument } from './documentText'
+import { ProjectImages } from './projectImages'
 
 export default function DocumentPage() {
   const { kind: named = '', name = '' } = useParams()
@@ -59,6 +60,7 @@ export default function DocumentPage() {
       <div className="stack">
         <DocumentText kind={kind} name={name} />
         {kind === 'Network' && <Addresses network={name} />}
+        {kind === 'Project' && <ProjectImages project={name} />}
         {kind === 'Provider' && <DiscoveryCard provider={name} />}
       </div>
     </Page>
