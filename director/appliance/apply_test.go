@@ -248,40 +248,61 @@ func TestAskVMware(t *testing.T) {
 	}
 }
 
+// ntp serves the time to who asks.
+func ntp(t *testing.T, stratum byte, theirs time.Time) (address string) {
+	t.Helper()
+	conn, err := net.ListenPacket("udp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	go func() {
+		buf := make([]byte, 48)
+		for {
+			_, from, err := conn.ReadFrom(buf)
+			if err != nil {
+				return
+			}
+			reply := make([]byte, 48)
+			reply[0], reply[1] = 0x24, stratum
+			seconds := uint32(theirs.Unix() + 2208988800)
+			binary.BigEndian.PutUint32(reply[40:], seconds)
+			_, _ = conn.WriteTo(reply, from)
+		}
+	}()
+	return conn.LocalAddr().String()
+}
+
+// A clock that is years off is named in days, with what sets it.
+func TestClockIsYearsOff(t *testing.T) {
+	t.Parallel()
+	theirs := time.Unix(1750000000, 0)
+	server := ntp(t, 2, theirs)
+	for years, want := range map[int]string{
+		5:   "the clock of this VM is 1826 days ahead of its time",
+		-5:  "the clock of this VM is 1826 days behind its time",
+		-55: "20089 days behind",
+	} {
+		f := checkNTP(t.Context(), server, func() time.Time { return theirs.AddDate(years, 0, 0) })
+		if f.Err == nil || !strings.Contains(f.Err.Error(), want) ||
+			!strings.Contains(director.HintOf(f.Err), "chronyc makestep") {
+			t.Errorf("%d years: %v (%s)", years, f.Err, director.HintOf(f.Err))
+		}
+	}
+}
+
 func TestChecks(t *testing.T) {
 	t.Parallel()
 	now := time.Unix(1750000000, 0)
-	ntp := func(stratum byte, theirs time.Time) string {
-		conn, err := net.ListenPacket("udp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(func() { _ = conn.Close() })
-		go func() {
-			buf := make([]byte, 48)
-			for {
-				_, from, err := conn.ReadFrom(buf)
-				if err != nil {
-					return
-				}
-				reply := make([]byte, 48)
-				reply[0], reply[1] = 0x24, stratum
-				seconds := uint32(theirs.Unix() + 2208988800)
-				binary.BigEndian.PutUint32(reply[40:], seconds)
-				_, _ = conn.WriteTo(reply, from)
-			}
-		}()
-		return conn.LocalAddr().String()
-	}
 	clock := func() time.Time { return now }
-	if f := checkNTP(t.Context(), ntp(2, now), clock); f.Err != nil {
+	if f := checkNTP(t.Context(), ntp(t, 2, now), clock); f.Err != nil {
 		t.Error(f.Err)
 	}
-	if f := checkNTP(t.Context(), ntp(2, now.Add(-time.Hour)), clock); f.Err == nil ||
+	if f := checkNTP(t.Context(), ntp(t, 2, now.Add(-time.Hour)), clock); f.Err == nil ||
 		!strings.Contains(f.Err.Error(), "-1h0m0s") {
 		t.Errorf("a clock that is wrong: %+v", f)
 	}
-	if f := checkNTP(t.Context(), ntp(16, now), clock); f.Err == nil {
+	if f := checkNTP(t.Context(), ntp(t, 16, now), clock); f.Err == nil {
 		t.Errorf("a server without time: %+v", f)
 	}
 	listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -104,6 +104,17 @@ func checkNTP(ctx context.Context, server string, now func() time.Time) Finding 
 	theirs := time.Unix(int64(seconds)-2208988800, int64(fraction)*1e9>>32)
 	got := now()
 	offset := theirs.Sub(sent.Add(got.Sub(sent) / 2)).Round(time.Millisecond)
+	if days := offset.Abs() / (24 * time.Hour); days > 0 {
+		side := "ahead of"
+		if offset > 0 {
+			side = "behind"
+		}
+		return wrong(
+			what, "set the clock, as root: chronyc makestep; until then, certificates, log-ins and schedules go by a "+
+				"wrong time",
+			"the clock of this VM is %d days %s its time", days, side,
+		)
+	}
 	if offset.Abs() > mostOffset {
 		return wrong(what, "wait for chrony to set the clock: chronyc tracking", "its time differs by %s", offset)
 	}
