@@ -26,8 +26,8 @@ func (a *modelCommands) projectImagesCommand() *cobra.Command {
 	form := formTable
 	cmd := &cobra.Command{
 		Use: "images PROJECT", Short: "Show how much the images of a project have, and may have",
-		Long: "Show how much the images have that people have pushed for a project into the director's registry, and\n" +
-			"how much they may have (spec.quota.images of the project). What several images share counts once.",
+		Long: "Show how much the images have that people have pushed for a project into the director's registry,\n" +
+			"and how much they may have (spec.quota.images of the project). What several images share counts once.",
 		Example: "  directorctl project images web",
 		Args:    exact("PROJECT"), ValidArgsFunction: a.complete(0, projectNames),
 		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {

@@ -35,6 +35,7 @@ func (s *documentRoutes) projects(api huma.API) {
 			if err != nil {
 				return nil, err
 			}
-			return &body[wire.ProjectImages]{wire.ProjectImages{Project: in.Name, UsedBytes: used, QuotaBytes: most}}, nil
+			out := wire.ProjectImages{Project: in.Name, UsedBytes: used, QuotaBytes: most}
+			return &body[wire.ProjectImages]{out}, nil
 		})
 }

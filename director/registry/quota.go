@@ -225,8 +225,8 @@ func (r *Registry) count(ctx context.Context, project string) error {
 	return nil
 }
 
-// Usage returns how many bytes the images of a project have, as its quota counts them, and how many they may have; 0 for
-// no limit. What is being sent does not count. Errors: not_found; unavailable while the images cannot be counted.
+// Usage returns how many bytes the images of a project have, as its quota counts them, and how many they may have; 0
+// for no limit. What is being sent does not count. Errors: not_found; unavailable while the images cannot be counted.
 func (r *Registry) Usage(ctx context.Context, project string) (used, most int64, err error) {
 	is, err := r.cfg.People.Project(ctx, project)
 	if err != nil {
@@ -241,7 +241,8 @@ func (r *Registry) Usage(ctx context.Context, project string) (used, most int64,
 	}
 	if err != nil {
 		return 0, 0, director.Errorf(
-			director.KindUnavailable, "registry.usage", "the images of the project %s cannot be counted: %w", project, err,
+			director.KindUnavailable, "registry.usage", "the images of the project %s cannot be counted: %w", project,
+			err,
 		).WithHint("try again; see the log of the director")
 	}
 	if own {

@@ -79,8 +79,8 @@ func (r collector) held(ctx context.Context) ([]Release, error) {
 			}
 			if err != nil || one.Name != name || one.Bundle != bundle {
 				return nil, director.Errorf(
-					director.KindInternal, "registry.held", "the note of the images of release %s (%.12s) is damaged: %w",
-					name, bundle, err,
+					director.KindInternal, "registry.held",
+					"the note of the images of release %s (%.12s) is damaged: %w", name, bundle, err,
 				).WithHint("remove %s from the registry's content; the next plan of the release writes it again",
 					path.Join(releasesDir, bundle, name))
 			}
@@ -283,7 +283,8 @@ func (r collector) forgetRelease(ctx context.Context, release Release) error {
 	}
 	if err == nil {
 		r.cfg.Logger.InfoContext(
-			ctx, "the images of a release that was deleted are removed", "release", release.Name, "bundle", release.Bundle,
+			ctx, "the images of a release that was deleted are removed", "release", release.Name,
+			"bundle", release.Bundle,
 		)
 	}
 	return err

@@ -235,7 +235,9 @@ func TestCollectReleasesWhileOneIsPushed(t *testing.T) {
 		t.Helper()
 		eightDaysAgo := time.Now().Add(-8 * 24 * time.Hour)
 		err := os.Chtimes(filepath.Join(b.root, releaseGone(old)), eightDaysAgo, eightDaysAgo)
-		manifests, gerr := filepath.Glob(filepath.Join(b.root, repositoriesDir, "kaas/*", revisionsDir, "sha256/*/link"))
+		manifests, gerr := filepath.Glob(
+			filepath.Join(b.root, repositoriesDir, "kaas/*", revisionsDir, "sha256/*/link"),
+		)
 		for _, m := range manifests {
 			err = errors.Join(err, os.Chtimes(m, eightDaysAgo, eightDaysAgo))
 		}

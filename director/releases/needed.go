@@ -23,8 +23,8 @@ type NeededBundle struct {
 	*bundle.Bundle
 }
 
-// Needed returns the releases that are not deleted, and what clusters and plans that are not over need. Errors: conflict
-// if a cluster needs a release whose bundle cannot be read: then it is unknown which images it needs.
+// Needed returns the releases that are not deleted, and what clusters and plans that are not over need. Errors:
+// conflict if a cluster needs a release whose bundle cannot be read: then it is unknown which images it needs.
 func (s *Service) Needed(ctx context.Context) (Needed, error) {
 	docs, err := s.c.Store.Documents(ctx, "")
 	if err != nil {
@@ -80,7 +80,8 @@ func (s *Service) addDocuments(n *Needed, docs []model.Stored, used map[string]b
 		if err != nil && used[name] {
 			return director.Errorf(
 				director.KindConflict, "releases.needed",
-				"the bundle of Release/%s cannot be read, so it is not known which images its clusters need: %w", name, err,
+				"the bundle of Release/%s cannot be read, so it is not known which images its clusters need: %w", name,
+				err,
 			).WithHint("see what is wrong: directorctl release verify %s", name)
 		}
 		delete(used, name)

@@ -60,8 +60,8 @@ func TestNeededIsUnknown(t *testing.T) {
 	}
 	stable := "apiVersion: kaas/v1\nkind: Release\nmetadata: {name: stable}\nspec: {digest: " + f.Digest +
 		", kubernetes: v1.37.1}\n"
-	cluster := "---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: demo}\nspec: {release: RELEASE, provider: lab, " +
-		"image: node, network: net}\n"
+	cluster := "---\napiVersion: kaas/v1\nkind: Cluster\nmetadata: {name: demo}\nspec: {release: RELEASE, " +
+		"provider: lab, image: node, network: net}\n"
 	put := func(release string) { s.lab.Put(t, stable+strings.ReplaceAll(cluster, "RELEASE", release)) }
 	put("stable")
 	if n, err := s.Needed(t.Context()); err != nil || len(n.Bundles) != 1 {
