@@ -65,9 +65,10 @@ func TestSimulatePage(t *testing.T) {
 	}
 	commands, _ := simulatePage(t)
 	for _, c := range commands {
-		c = strings.NewReplacer("~", "$HOME", "127.0.0.1:8443", "$API", "PLAN", "$PLAN", "bin/", "").Replace(
-			strings.TrimSuffix(c, " models/"),
-		)
+		c = strings.NewReplacer(
+			"~/rehearsal", "$STATE", "~", "$HOME", "https://127.0.0.1:8443", "$SERVER", "127.0.0.1:8443", "$API",
+			"PLAN", "$PLAN", "bin/", "",
+		).Replace(strings.TrimSuffix(c, " models/"))
 		if c != "make build" && !strings.Contains(string(run), "exec "+c) { // what it builds is what runs here
 			t.Errorf("the page says %q, which %s does not run", c, script)
 		}
