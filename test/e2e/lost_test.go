@@ -177,7 +177,7 @@ func (s *suite) losesItsDirector(t *testing.T) {
 	const join = "join/" + added
 	s.needsBucket(t)
 	s.underService(t, func() {
-		s.ctl(t, "scale", "demo", "--pool", "worker=2")
+		s.ctl(t, "scale", "demo", "--pool", "worker=2", "--plan-only")
 		id := s.newestPlan(t)
 		s.startsAndPauses(t, id)
 		early := s.bundleDirector(t, "early")
