@@ -32,19 +32,12 @@ func (a *applianceCommands) applianceCommand() *cobra.Command {
 }
 
 func (a *applianceCommands) statusCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "status", Short: "Show which directors the appliance has, and the last upgrade", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			s, err := api.Appliance(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, s, func() { printAppliance(a.out, s) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Appliance, error) {
+		return api.Appliance(ctx)
+	}, func(s wire.Appliance) { printAppliance(a.out, s) })
 }
 
 func printAppliance(w io.Writer, s wire.Appliance) {

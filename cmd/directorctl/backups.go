@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 	"strings"
 	"time"
@@ -44,32 +45,26 @@ func (a *backupCommands) backupCreateCommand() *cobra.Command {
 }
 
 func (a *backupCommands) backupListCommand() *cobra.Command {
-	form, late := formTable, false
+	late := false
 	cmd := &cobra.Command{
 		Use: "list [CLUSTER]", Short: "List backups, the newest first, and clusters whose newest one is late",
 		Args: cobra.MaximumNArgs(1), ValidArgsFunction: a.complete(0, clusterNames),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.Backups(cmd.Context(), strings.Join(args, ""), late)
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				table(a.out, "ID CLUSTER TARGET AGE REVISION KEYS SIZE STORED REASON", func(row func(...string)) {
-					for _, b := range v.Items {
-						row(
-							b.ID, b.Cluster, b.Target, age(time.Since(b.MadeAt)), strconv.FormatInt(b.Revision, 10),
-							strconv.FormatInt(b.Keys, 10),
-							memory(b.SizeBytes), memory(b.ArchiveBytes), b.Reason,
-						)
-					}
-				})
-				a.printLate(v.Clusters)
-			})
-		}),
 	}
 	cmd.Flags().BoolVar(&late, "late", false, "only clusters whose newest backup is late")
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.Backups, error) {
+		return api.Backups(ctx, strings.Join(args, ""), late)
+	}, func(v wire.Backups) {
+		table(a.out, "ID CLUSTER TARGET AGE REVISION KEYS SIZE STORED REASON", func(row func(...string)) {
+			for _, b := range v.Items {
+				row(
+					b.ID, b.Cluster, b.Target, age(time.Since(b.MadeAt)), strconv.FormatInt(b.Revision, 10),
+					strconv.FormatInt(b.Keys, 10),
+					memory(b.SizeBytes), memory(b.ArchiveBytes), b.Reason,
+				)
+			}
+		})
+		a.printLate(v.Clusters)
+	})
 }
 
 func (a *backupCommands) printLate(clusters []wire.BackupAge) {

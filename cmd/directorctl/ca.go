@@ -29,27 +29,21 @@ func authorityNames(ctx context.Context, c *client.Client, _ []string) []string 
 }
 
 func (a *authorityCommands) caListCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the authorities that issue those of clusters", Args: exact(),
 		Long: "List the authorities that issue those of clusters, with what the director knows of them. No server is " +
 			"asked.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			list, err := api.Authorities(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.Authorities{Items: list}, func() {
-				table(a.out, "NAME TYPE SUBJECT ENDS REQUEST PROBLEM", func(row func(...string)) {
-					for _, c := range list {
-						row(c.Name, c.Type, plain(c.Subject), authorityEnd(c), waiting(c), plain(c.Problem))
-					}
-				})
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Authorities, error) {
+		list, err := api.Authorities(ctx)
+		return wire.Authorities{Items: list}, err
+	}, func(list wire.Authorities) {
+		table(a.out, "NAME TYPE SUBJECT ENDS REQUEST PROBLEM", func(row func(...string)) {
+			for _, c := range list.Items {
+				row(c.Name, c.Type, plain(c.Subject), authorityEnd(c), waiting(c), plain(c.Problem))
+			}
+		})
+	})
 }
 
 func authorityEnd(c wire.Authority) string {

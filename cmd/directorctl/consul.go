@@ -33,30 +33,24 @@ func consulNames(ctx context.Context, c *client.Client, _ []string) []string {
 }
 
 func (a *providerCommands) consulListCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List Consuls with how their last comparisons went", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			list, err := api.Consuls(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.Consuls{Items: list}, func() {
-				table(a.out, "NAME DATACENTER WANTED FAILING SUCCESS PROBLEM", func(row func(...string)) {
-					for _, c := range list {
-						success := "never"
-						if c.State.SuccessAt != nil {
-							success = age(time.Since(*c.State.SuccessAt)) + " ago"
-						}
-						row(c.Name, c.Datacenter, strconv.Itoa(c.State.Wanted), strconv.Itoa(c.State.Failing), success,
-							plain(c.State.Problem))
-					}
-				})
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Consuls, error) {
+		list, err := api.Consuls(ctx)
+		return wire.Consuls{Items: list}, err
+	}, func(list wire.Consuls) {
+		table(a.out, "NAME DATACENTER WANTED FAILING SUCCESS PROBLEM", func(row func(...string)) {
+			for _, c := range list.Items {
+				success := "never"
+				if c.State.SuccessAt != nil {
+					success = age(time.Since(*c.State.SuccessAt)) + " ago"
+				}
+				row(c.Name, c.Datacenter, strconv.Itoa(c.State.Wanted), strconv.Itoa(c.State.Failing), success,
+					plain(c.State.Problem))
+			}
+		})
+	})
 }
 
 func (a *providerCommands) consulTestCommand() *cobra.Command {
@@ -73,22 +67,16 @@ func (a *providerCommands) consulTestCommand() *cobra.Command {
 }
 
 func (a *providerCommands) consulServicesCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "services NAME", Short: "List what is registered in a Consul", Args: exact("NAME"),
 		ValidArgsFunction: a.complete(0, consulNames),
 		Long: "Ask a Consul for all entries on the director's nodes: those of the director, and those that programs " +
 			"in\nclusters write. DRIFT says how an entry differs from what is wanted.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			list, err := api.ConsulServices(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.ConsulServices{Items: list}, func() { a.printServices(list) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.ConsulServices, error) {
+		list, err := api.ConsulServices(ctx, args[0])
+		return wire.ConsulServices{Items: list}, err
+	}, func(list wire.ConsulServices) { a.printServices(list.Items) })
 }
 
 func (a *providerCommands) consulDiffCommand() *cobra.Command {

@@ -42,33 +42,27 @@ func directorNames(ctx context.Context, c *client.Client, _ []string) []string {
 }
 
 func (a *planCommands) directorListCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the other directors whose VMs this one makes", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			list, err := api.Directors(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.DirectorVMs{Items: list}, func() {
-				table(a.out, "NAME STATUS PROVIDER HOST ADDRESS PLAN AGE", func(row func(...string)) {
-					for _, d := range list {
-						doing := d.Plan
-						if doing != "" {
-							doing += " (" + d.PlanStatus + ")"
-						}
-						status := d.Status
-						if d.Outdated {
-							status += ", outdated"
-						}
-						row(d.Name, status, d.Provider, d.Host, d.Address, doing, age(time.Since(d.CreatedAt)))
-					}
-				})
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.DirectorVMs, error) {
+		list, err := api.Directors(ctx)
+		return wire.DirectorVMs{Items: list}, err
+	}, func(list wire.DirectorVMs) {
+		table(a.out, "NAME STATUS PROVIDER HOST ADDRESS PLAN AGE", func(row func(...string)) {
+			for _, d := range list.Items {
+				doing := d.Plan
+				if doing != "" {
+					doing += " (" + d.PlanStatus + ")"
+				}
+				status := d.Status
+				if d.Outdated {
+					status += ", outdated"
+				}
+				row(d.Name, status, d.Provider, d.Host, d.Address, doing, age(time.Since(d.CreatedAt)))
+			}
+		})
+	})
 }
 
 func (a *planCommands) directorCertificateCommand() *cobra.Command {

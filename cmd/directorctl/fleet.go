@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"io"
 	"strconv"
 	"time"
@@ -75,20 +76,12 @@ func since(t *time.Time) string {
 }
 
 func (a *planCommands) waitsCommand() *cobra.Command {
-	form := formTable
 	var owner, cluster string
 	cmd := &cobra.Command{
 		Use: "waits", Short: "List what plans wait for, and who ends each wait",
 		Long: "List why plans do not continue: what each waits for, who ends the wait, since when, and until when at " +
 			"most. The longest wait is first.",
 		Example: "  directorctl waits --owner person", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			v, err := api.Waits(cmd.Context(), owner, cluster)
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() { printWaitList(a.out, v) })
-		}),
 	}
 	cmd.Flags().StringVar(&owner, "owner", "", "only waits that these end: person, director or plan")
 	cmd.Flags().StringVar(&cluster, "cluster", "", "only waits of plans of this cluster")
@@ -96,8 +89,9 @@ func (a *planCommands) waitsCommand() *cobra.Command {
 	_ = cmd.RegisterFlagCompletionFunc("owner", cobra.FixedCompletions(
 		[]string{"person", "director", "plan"}, cobra.ShellCompDirectiveNoFileComp,
 	))
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.PlanWaits, error) {
+		return api.Waits(ctx, owner, cluster)
+	}, func(v wire.PlanWaits) { printWaitList(a.out, v) })
 }
 
 func printWaitList(w io.Writer, v wire.PlanWaits) {

@@ -35,29 +35,22 @@ func hookNames(ctx context.Context, c *client.Client, _ []string) []string {
 }
 
 func (a *receiverCommands) hooksListCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the hooks with their endpoints", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			v, err := api.Hooks(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				table(a.out, "NAME MODE STATE PHASES URL", func(row func(...string)) {
-					for _, h := range v.Items {
-						state := "active"
-						if h.Gone {
-							state = "gone"
-						}
-						row(h.Name, h.Mode, state, strings.Join(h.Phases, ","), h.URL)
-					}
-				})
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Hooks, error) {
+		return api.Hooks(ctx)
+	}, func(v wire.Hooks) {
+		table(a.out, "NAME MODE STATE PHASES URL", func(row func(...string)) {
+			for _, h := range v.Items {
+				state := "active"
+				if h.Gone {
+					state = "gone"
+				}
+				row(h.Name, h.Mode, state, strings.Join(h.Phases, ","), h.URL)
+			}
+		})
+	})
 }
 
 func (a *receiverCommands) hooksTestCommand() *cobra.Command {
@@ -82,31 +75,25 @@ func (a *receiverCommands) hooksTestCommand() *cobra.Command {
 }
 
 func (a *receiverCommands) hooksDeliveriesCommand() *cobra.Command {
-	form, hook, ofPlan, waiting, limit := formTable, "", "", false, 50
+	hook, ofPlan, waiting, limit := "", "", false, 50
 	cmd := &cobra.Command{
 		Use: "deliveries", Short: "List what hooks were told and asked, the newest first", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			v, err := api.HookDeliveries(cmd.Context(), hook, ofPlan, waiting, limit)
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				table(a.out, "ID HOOK PHASE ABOUT STATE TRIES AGE REASON", func(row func(...string)) {
-					for _, d := range v.Items {
-						row(d.ID, d.Hook, d.Phase, firstOf(d.Node, d.Cluster), firstOf(d.Decision, d.State),
-							strconv.Itoa(d.Attempts), age(time.Since(d.CreatedAt)), firstOf(d.Problem, d.Reason))
-					}
-				})
-			})
-		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&hook, "hook", "", "only those to this hook")
 	f.StringVar(&ofPlan, "plan", "", "only those of this plan")
 	f.BoolVar(&waiting, "waiting", false, "only those that a plan waits for")
 	f.IntVar(&limit, "limit", 50, "how many at most")
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.HookDeliveries, error) {
+		return api.HookDeliveries(ctx, hook, ofPlan, waiting, limit)
+	}, func(v wire.HookDeliveries) {
+		table(a.out, "ID HOOK PHASE ABOUT STATE TRIES AGE REASON", func(row func(...string)) {
+			for _, d := range v.Items {
+				row(d.ID, d.Hook, d.Phase, firstOf(d.Node, d.Cluster), firstOf(d.Decision, d.State),
+					strconv.Itoa(d.Attempts), age(time.Since(d.CreatedAt)), firstOf(d.Problem, d.Reason))
+			}
+		})
+	})
 }
 
 // firstOf returns the first text that is not empty, and - if all are.

@@ -230,22 +230,16 @@ func (a *importCommands) nameImported(
 }
 
 func (a *importCommands) listImagesCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the images and the imported files", Args: exact(),
 		Long: "List the documents of images, and then the imported files that none names. OLD counts earlier files " +
 			"of a document that are left on providers;\n" +
 			"directorctl image prune deletes what nothing needs.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			items, err := api.Images(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.Images{Items: items}, func() { printImages(a.out, items, time.Now()) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Images, error) {
+		items, err := api.Images(ctx)
+		return wire.Images{Items: items}, err
+	}, func(items wire.Images) { printImages(a.out, items.Items, time.Now()) })
 }
 
 func printImages(w io.Writer, items []wire.Image, now time.Time) {

@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 func (a *receiverCommands) notificationsCommand() *cobra.Command {
@@ -35,32 +36,25 @@ func notificationNames(ctx context.Context, c *client.Client, _ []string) []stri
 }
 
 func (a *receiverCommands) notificationsListCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List who is told what", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			v, err := api.Notifications(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				table(a.out, "NAME STATE ABOUT TO", func(row func(...string)) {
-					for _, n := range v.Items {
-						state := "active"
-						switch {
-						case n.Gone:
-							state = "gone"
-						case n.QuietUntil != nil:
-							state = "quiet until " + n.QuietUntil.UTC().Format(time.RFC3339)
-						}
-						row(n.Name, state, strings.Join(n.About, ","), strings.Join(n.To, ","))
-					}
-				})
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Notifications, error) {
+		return api.Notifications(ctx)
+	}, func(v wire.Notifications) {
+		table(a.out, "NAME STATE ABOUT TO", func(row func(...string)) {
+			for _, n := range v.Items {
+				state := "active"
+				switch {
+				case n.Gone:
+					state = "gone"
+				case n.QuietUntil != nil:
+					state = "quiet until " + n.QuietUntil.UTC().Format(time.RFC3339)
+				}
+				row(n.Name, state, strings.Join(n.About, ","), strings.Join(n.To, ","))
+			}
+		})
+	})
 }
 
 func (a *receiverCommands) notificationsTestCommand() *cobra.Command {
@@ -89,31 +83,26 @@ func (a *receiverCommands) notificationsTestCommand() *cobra.Command {
 }
 
 func (a *receiverCommands) notificationsMessagesCommand() *cobra.Command {
-	form, name, limit := formTable, "", 50
+	name, limit := "", 50
 	cmd := &cobra.Command{
 		Use: "messages", Short: "List what was told and is due, the newest first", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			v, err := api.NotificationMessages(cmd.Context(), name, limit)
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				table(a.out, "ID NOTIFICATION STATE TRIES AGE ITEMS TEXT", func(row func(...string)) {
-					for _, m := range v.Items {
-						about := "a test"
-						if len(m.Items) > 0 {
-							about = m.Items[0].Text
-						}
-						row(m.ID, m.Notification, m.State, strconv.Itoa(m.Attempts), age(time.Since(m.CreatedAt)),
-							strconv.Itoa(len(m.Items)+m.More), firstOf(m.Problem, about))
-					}
-				})
-			})
-		}),
 	}
 	f := cmd.Flags()
 	f.StringVar(&name, "notification", "", "only those of this notification")
 	f.IntVar(&limit, "limit", 50, "how many at most")
-	outputFlag(cmd, &form)
-	return cmd
+	ask := func(ctx context.Context, api *client.Client, _ []string) (wire.NotificationMessages, error) {
+		return api.NotificationMessages(ctx, name, limit)
+	}
+	return shown(a.app, cmd, ask, func(v wire.NotificationMessages) {
+		table(a.out, "ID NOTIFICATION STATE TRIES AGE ITEMS TEXT", func(row func(...string)) {
+			for _, m := range v.Items {
+				about := "a test"
+				if len(m.Items) > 0 {
+					about = m.Items[0].Text
+				}
+				row(m.ID, m.Notification, m.State, strconv.Itoa(m.Attempts), age(time.Since(m.CreatedAt)),
+					strconv.Itoa(len(m.Items)+m.More), firstOf(m.Problem, about))
+			}
+		})
+	})
 }

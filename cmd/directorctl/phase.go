@@ -50,21 +50,14 @@ func (a *planCommands) phaseCommand() *cobra.Command {
 }
 
 func (a *planCommands) phaseShowCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "show TASK", Short: "Show a task", Args: exact("TASK"),
 		Long: "Show a task and its outcome. A waiting task continues if it can. The exit code tells whether the " +
 			"task exists.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			t, err := api.Phase(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.show(form, t, func() { a.printPhase(t) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.PhaseTask, error) {
+		return api.Phase(ctx, args[0])
+	}, a.printPhase)
 }
 
 func (a *planCommands) printPhase(t wire.PhaseTask) {

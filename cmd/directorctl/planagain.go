@@ -1,6 +1,8 @@
 package main
 
 import (
+	"context"
+
 	"github.com/spf13/cobra"
 
 	"github.com/director-kaas/kaas/director/client"
@@ -50,26 +52,18 @@ func (a *planCommands) againCommand() *cobra.Command {
 }
 
 func (a *planCommands) compareCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use:               "compare PLAN OLDER",
 		Short:             "Show how a plan differs from an older one of its cluster",
 		Args:              exact("PLAN", "OLDER"),
 		ValidArgsFunction: a.complete(0, planIDs),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			c, err := api.ComparePlans(cmd.Context(), args[0], args[1])
-			if err != nil {
-				return err
-			}
-			return a.show(form, c, func() { a.printComparison(c) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.PlanComparison, error) {
+		return api.ComparePlans(ctx, args[0], args[1])
+	}, a.printComparison)
 }
 
 func (a *planCommands) drainsCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use:   "drains PLAN",
 		Short: "Show what the drains of a plan would move away now, and what would block them",
@@ -77,16 +71,10 @@ func (a *planCommands) drainsCommand() *cobra.Command {
 			"changed. Pods move until\na drain itself runs: a plan freezes which nodes it drains, not what runs there.",
 		Args:              exact("PLAN"),
 		ValidArgsFunction: a.complete(0, planIDs),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			d, err := api.RehearsePlan(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.show(form, d, func() { a.printDrains(d) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.PlanDrains, error) {
+		return api.RehearsePlan(ctx, args[0])
+	}, a.printDrains)
 }
 
 func (a *planCommands) printDrains(d wire.PlanDrains) {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 func (a *modelCommands) projectCommand() *cobra.Command {
@@ -23,27 +24,20 @@ func projectNames(ctx context.Context, c *client.Client, _ []string) []string {
 }
 
 func (a *modelCommands) projectImagesCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "images PROJECT", Short: "Show how much the images of a project have, and may have",
 		Long: "Show how much the images have that people have pushed for a project into the director's registry,\n" +
 			"and how much they may have (spec.quota.images of the project). What several images share counts once.",
 		Example: "  directorctl project images web",
 		Args:    exact("PROJECT"), ValidArgsFunction: a.complete(0, projectNames),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.ProjectImages(cmd.Context(), args[0])
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				if v.QuotaBytes == 0 {
-					say(a.out, "the images of %s have %s, without a limit\n", v.Project, amount(v.UsedBytes))
-					return
-				}
-				say(a.out, "the images of %s have %s of %s\n", v.Project, amount(v.UsedBytes), amount(v.QuotaBytes))
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.ProjectImages, error) {
+		return api.ProjectImages(ctx, args[0])
+	}, func(v wire.ProjectImages) {
+		if v.QuotaBytes == 0 {
+			say(a.out, "the images of %s have %s, without a limit\n", v.Project, amount(v.UsedBytes))
+			return
+		}
+		say(a.out, "the images of %s have %s of %s\n", v.Project, amount(v.UsedBytes), amount(v.QuotaBytes))
+	})
 }

@@ -143,28 +143,22 @@ func (a *providerCommands) credentialsSetCommand() *cobra.Command {
 }
 
 func (a *providerCommands) credentialsListCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List credentials, without their passwords", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			items, err := api.Credentials(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.CredentialsList{Items: items}, func() {
-				table(a.out, "NAME USER REVISION CHANGED BY PROVIDERS", func(row func(...string)) {
-					for _, c := range items {
-						row(
-							c.Name, c.User, strconv.FormatInt(c.Revision, 10), minute(c.UpdatedAt), c.UpdatedBy,
-							strings.Join(c.Providers, ","),
-						)
-					}
-				})
-			})
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.CredentialsList, error) {
+		items, err := api.Credentials(ctx)
+		return wire.CredentialsList{Items: items}, err
+	}, func(items wire.CredentialsList) {
+		table(a.out, "NAME USER REVISION CHANGED BY PROVIDERS", func(row func(...string)) {
+			for _, c := range items.Items {
+				row(
+					c.Name, c.User, strconv.FormatInt(c.Revision, 10), minute(c.UpdatedAt), c.UpdatedBy,
+					strings.Join(c.Providers, ","),
+				)
+			}
+		})
+	})
 }
 
 func (a *providerCommands) credentialsDeleteCommand() *cobra.Command {

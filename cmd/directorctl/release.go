@@ -276,21 +276,15 @@ func (a *importCommands) nameRelease(
 }
 
 func (a *importCommands) listReleasesCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "list", Short: "List the releases and the imported bundles", Args: exact(),
 		Long: "List the documents of releases, and then the imported bundles that none names. directorctl release " +
 			"prune deletes what nothing needs.",
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			items, err := api.Releases(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, wire.Releases{Items: items}, func() { printReleases(a.out, items, time.Now()) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Releases, error) {
+		items, err := api.Releases(ctx)
+		return wire.Releases{Items: items}, err
+	}, func(items wire.Releases) { printReleases(a.out, items.Items, time.Now()) })
 }
 
 func printReleases(w io.Writer, items []wire.Release, now time.Time) {

@@ -315,6 +315,22 @@ func (a *app) show(form string, v any, table func()) error {
 	return nil
 }
 
+// shown completes a command that asks the director for something and shows it, with the flag for how.
+func shown[T any](
+	a *app, cmd *cobra.Command, ask func(context.Context, *client.Client, []string) (T, error), table func(T),
+) *cobra.Command {
+	form := formTable
+	cmd.RunE = a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
+		v, err := ask(cmd.Context(), api, args)
+		if err != nil {
+			return err
+		}
+		return a.show(form, v, func() { table(v) })
+	})
+	outputFlag(cmd, &form)
+	return cmd
+}
+
 // encode prints v as JSON or YAML.
 func (a *app) encode(form string, v any) error {
 	b, err := wire.MarshalIndent(v)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"strconv"
 	"time"
 
@@ -11,7 +12,6 @@ import (
 )
 
 func (a *accountCommands) settingsCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "settings", Short: "Show what the director's configuration says that you go by",
 		Long: "Show the fields of the director's configuration that people go by: who approves plans that destroy " +
@@ -19,16 +19,10 @@ func (a *accountCommands) settingsCommand() *cobra.Command {
 			"notice for everyone. They are changed in the\nconfiguration file on the director's machine, and count " +
 			"from its next start.",
 		Example: "  directorctl settings\n  directorctl settings -o json", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			s, err := api.Settings(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, s, func() { a.printSettings(s) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Settings, error) {
+		return api.Settings(ctx)
+	}, a.printSettings)
 }
 
 // printSettings names the fields as the configuration does.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"maps"
 	"slices"
@@ -14,22 +15,15 @@ import (
 )
 
 func (a *clusterCommands) summaryCommand() *cobra.Command {
-	form := formTable
 	cmd := &cobra.Command{
 		Use: "summary", Short: "Count clusters, nodes, plans, waits and certificates that end",
 		Long: "Count what you may see: clusters, nodes, plans, what they wait for, and certificates of nodes that " +
 			"end soon. Nodes and certificates are counted\nas they were seen last.",
 		Example: "  directorctl summary\n  directorctl summary -o json", Args: exact(),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			v, err := api.Summary(cmd.Context())
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() { a.printSummary(v) })
-		}),
 	}
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, _ []string) (wire.Summary, error) {
+		return api.Summary(ctx)
+	}, a.printSummary)
 }
 
 func (a *app) printSummary(v wire.Summary) {

@@ -30,32 +30,25 @@ func providerNames(ctx context.Context, c *client.Client, _ []string) []string {
 }
 
 func (a *providerCommands) vmsListCommand() *cobra.Command {
-	form := formTable
 	var strangers bool
 	cmd := &cobra.Command{
 		Use: "list [PROVIDER...]", Short: "List VMs as the ledger and the hypervisors have them",
 		ValidArgsFunction: a.complete(0, providerNames),
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, args []string) error {
-			v, err := api.VMs(cmd.Context(), strangers, args...)
-			if err != nil {
-				return err
-			}
-			return a.show(form, v, func() {
-				table(a.out, "PROVIDER HOST NAME ID POWER CPUS MEMORY OWNER CLUSTER STATE", func(row func(...string)) {
-					for _, m := range v.Items {
-						row(
-							m.Provider, m.Host, m.Name, m.ID, m.Power, counted(m.CPUs), memory(m.MemoryBytes), m.Owner,
-							m.Cluster, m.State,
-						)
-					}
-				})
-				a.printUnseen(v.Providers)
-			})
-		}),
 	}
 	cmd.Flags().BoolVar(&strangers, "strangers", false, "also VMs that are not the director's")
-	outputFlag(cmd, &form)
-	return cmd
+	return shown(a.app, cmd, func(ctx context.Context, api *client.Client, args []string) (wire.VMs, error) {
+		return api.VMs(ctx, strangers, args...)
+	}, func(v wire.VMs) {
+		table(a.out, "PROVIDER HOST NAME ID POWER CPUS MEMORY OWNER CLUSTER STATE", func(row func(...string)) {
+			for _, m := range v.Items {
+				row(
+					m.Provider, m.Host, m.Name, m.ID, m.Power, counted(m.CPUs), memory(m.MemoryBytes), m.Owner,
+					m.Cluster, m.State,
+				)
+			}
+		})
+		a.printUnseen(v.Providers)
+	})
 }
 
 func counted(n int) string {
