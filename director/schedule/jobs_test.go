@@ -349,6 +349,62 @@ func (f *filed) ArchiveAudit(_ context.Context, before time.Time) (int64, error)
 	return 1, nil
 }
 
+// pastRuns are records with what has become of the schedule.
+type pastRuns struct {
+	schedule.Records
+	runs []director.ScheduleRun
+}
+
+func (p pastRuns) Runs(context.Context, string, int) ([]director.ScheduleRun, error) {
+	return p.runs, nil
+}
+
+// A clock that is years ahead makes everything old. The first run after such a jump removes nothing and says so.
+func TestPruneDoubtsTheClock(t *testing.T) {
+	t.Parallel()
+	b := setup(t, "2031-01-01T03:00:00Z")
+	slot := func(days int) time.Time { return b.now().AddDate(0, 0, days) }
+	now := director.ScheduleRun{Slot: slot(0), Attempt: 2, Status: director.RunRunning}
+	refused := director.ScheduleRun{Slot: slot(0), Attempt: 1, Status: director.RunFailed}
+	missed := director.ScheduleRun{Slot: slot(-1), Status: director.RunMissed, Missed: 20}
+	weeks := director.ScheduleRun{Slot: slot(-21), Status: director.RunDone}
+	years := director.ScheduleRun{Slot: slot(-1826), Status: director.RunDone}
+	none := schedule.Programs{
+		Dir: t.TempDir(), Used: func(context.Context) (map[string]bool, error) { return nil, nil },
+	}
+	for name, tt := range map[string]struct {
+		by     string
+		runs   []director.ScheduleRun // the newest first
+		doubts bool
+	}{
+		"a new director":          {"", []director.ScheduleRun{now}, false},
+		"off for weeks":           {"", []director.ScheduleRun{now, missed, weeks}, false},
+		"off for years":           {"", []director.ScheduleRun{now, missed, years}, true},
+		"its second attempt":      {"", []director.ScheduleRun{now, refused, missed, years}, true},
+		"seldom, none was missed": {"", []director.ScheduleRun{now, years}, false},
+		"a person asks for it":    {"ann", []director.ScheduleRun{now, missed, years}, false},
+		"the day after, it is on": {"", []director.ScheduleRun{{Slot: slot(1)}, refused, missed, years}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			var got filed
+			job := schedule.PruneJob(pastRuns{b.db, tt.runs}, t.TempDir(), none, &got, b.now)
+			run := tt.runs[0]
+			run.Schedule, run.By = "nightly", tt.by
+			_, err := job.Prepare(schedule.NewParams(nil))(t.Context(), run)
+			if doubts := director.KindOf(err) == director.KindConflict; doubts != tt.doubts || !doubts && err != nil {
+				t.Errorf("it says %v", err)
+			}
+			if nothing := got == (filed{}); nothing != tt.doubts {
+				t.Errorf("it archived %+v", got)
+			}
+			if tt.doubts && !strings.Contains(director.HintOf(err), "directorctl schedules run nightly") {
+				t.Errorf("the hint is %q", director.HintOf(err))
+			}
+		})
+	}
+}
+
 // The parameters of prune say what is archived.
 func TestPruneArchives(t *testing.T) {
 	t.Parallel()

@@ -22,6 +22,8 @@ type Records interface {
 	PruneRuns(ctx context.Context, before time.Time) (int64, error)
 	PruneOnce(ctx context.Context, now time.Time) error // answers kept for idempotency keys that have expired
 	PrunePhases(ctx context.Context, before time.Time) (int64, error)
+	// Runs returns the newest runs of the schedule first, at most limit.
+	Runs(ctx context.Context, uid string, limit int) ([]director.ScheduleRun, error)
 }
 
 // Programs is what is served to nodes: a directory with one for each release bundle, by its digest.
@@ -61,6 +63,9 @@ func PruneJob(records Records, runs string, programs Programs, archives Archives
 		most := p.Number("plansPerCluster", 200, 1, 1_000_000)
 		trail := p.Span("audit", 400*day, 31*day)
 		return func(ctx context.Context, run director.ScheduleRun) (Result, error) {
+			if err := clockIsLikely(ctx, records, run); err != nil {
+				return Result{}, err
+			}
 			at := now()
 			// First, so that archives hold the events and logs that are removed below.
 			archived, size, err8 := archives.ArchivePlans(ctx, actorOf(run), at.Add(-ended), at.Add(-day), most)
@@ -87,6 +92,41 @@ func PruneJob(records Records, runs string, programs Programs, archives Archives
 			}, errors.Join(err8, err9, err1, err2, err3, err4, err5, err6, err7, records.PruneOnce(ctx, at))
 		}
 	}}
+}
+
+// longAway is after how long without a run one that removes things doubts the clock.
+const longAway = 30 * day
+
+// clockIsLikely returns conflict if runs were missed right before this one and the last was long ago: the clock may be
+// wrong, and to a clock that is years ahead everything is old. The next run finds this one, and goes ahead, as does a
+// run that a person asks for.
+func clockIsLikely(ctx context.Context, records Records, run director.ScheduleRun) error {
+	if run.By != "" {
+		return nil
+	}
+	before, err := records.Runs(ctx, run.UID, 10)
+	if err != nil {
+		return err
+	}
+	missed, away := 0, time.Duration(0)
+	for _, r := range before {
+		if r.Status == director.RunMissed {
+			missed += r.Missed
+		} else if !r.Slot.Equal(run.Slot) { // an earlier attempt of the run is none before it
+			away = run.Slot.Sub(r.Slot)
+			break
+		}
+	}
+	if missed == 0 || away < longAway {
+		return nil
+	}
+	return director.Errorf(
+		director.KindConflict, "schedule.prune", "nothing is removed: the last run was %s before this one, so the "+
+			"director was off for long, or its clock is wrong", count(int(away/day), "day"),
+	).WithHint(
+		"compare the clock with a server of time; if it is right, wait for the next run, or: directorctl schedules "+
+			"run %s", run.Schedule,
+	)
 }
 
 // pruneLogs removes the log directories of plans that ended long ago.
