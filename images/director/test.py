@@ -82,6 +82,28 @@ def upgrade() -> None:
     vm.destroy()
 
 
+def task() -> None:
+    """Upgrade in place as a task of an outer plan, whose program is cut off and says the same again."""
+    bundles = Bundles("task")
+    vm = VM("task", "10.89.0.19", "52:54:00:89:00:19")
+    first_boot(vm, json.dumps({"trustedKeys": [trusted_key()]}))
+    check("the API takes the password", vm.login(vm.authority()).returncode == 0)
+    phase = ("phase", "director", bundles.make("next"), "--task-id", "up7-director", "--within", "40m")
+    good("the task is taken", ctl(vm, *phase))
+    began = time.monotonic()
+    done = ctl(vm, *phase, "--wait", "--timeout", "1h")
+    good(f"the same command waits for its end through the restart, {time.monotonic() - began:.0f} s", done)
+    good("said once more, it is done already", ctl(vm, *phase, "--wait"))
+    vm.forget()
+    vm.wait_ssh()
+    now = json.loads(ctl(vm, "appliance", "status", "-o", "json").stdout or "{}")
+    check("the next version runs, and the former one is kept", now.get("running", {}).get("version") == "next" and
+          now.get("kept", {}).get("version") == bundles.version, str(now))
+    check("no unit failed", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0)
+    vm.forget()
+    vm.destroy()
+
+
 def schedule(vm: VM, name: str) -> None:
     """Store a document."""
     with open(f"{WORK}/{name}.yaml", "w", encoding="utf-8") as f:
@@ -350,7 +372,7 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (boot, nocloud, ovf, form, upgrade, outer, group, group_upgrade, group_roots, restore, cluster):
+    for run in (boot, nocloud, ovf, form, upgrade, task, outer, group, group_upgrade, group_roots, restore, cluster):
         if run.__name__.replace("_", "-") not in os.environ["KAAS_APPLIANCE_ONLY"].split():
             continue
         try:
