@@ -38,7 +38,7 @@ test.beforeAll(({ director }) => {
 test('a project shows how much of its quota its images use', async ({ page, director }) => {
   director.apply('apiVersion: kaas/v1\nkind: Project\nmetadata: {name: web}\nspec: {quota: {images: 50GiB}}\n')
   await login(page, director, '/documents/Project/web')
-  const card = page.locator('section', { has: page.getByRole('heading', { name: 'Images' }) })
+  const card = page.locator('section', { has: page.getByRole('heading', { name: 'Images' }) }).last() // the innermost
   await expect(card).toContainText('0 B')
   await expect(card).toContainText('50 GiB')
   await accessible(page)
