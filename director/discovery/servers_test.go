@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/hashicorp/consul/api"
-
 	"github.com/director-kaas/kaas/director/discovery/consultest"
 	"github.com/director-kaas/kaas/director/model"
 )
@@ -19,17 +17,13 @@ func three(
 	t.Helper()
 	f = setup(t, servers[0], "director-three")
 	var addresses []string
-	raft, err := servers[0].Client(t, servers[0].Management).Operator().RaftGetConfiguration(nil)
+	_, leads, err := consultest.Votes(servers[0].Client(t, servers[0].Management))
 	if err != nil {
 		t.Fatal(err)
 	}
-	leads := map[string]bool{}
-	for _, s := range raft.Servers {
-		leads[s.Node] = s.Leader
-	}
 	for _, s := range servers {
 		addresses = append(addresses, s.URL)
-		if leads[s.Node()] {
+		if s.Node() == leads {
 			leader = s
 		} else {
 			follow = append(follow, s)
@@ -58,14 +52,7 @@ func TestThreeServers(t *testing.T) {
 
 	leader.Stop()
 	f.consul = followers[0]
-	f.cluster("t2", "bank", "dc1", 1)
-	began := time.Now()
-	until(t, "a comparison that is well without the leader", func() bool { return f.pass(t).Problem == "" })
-	t.Logf("registered %s after the leader was killed", time.Since(began).Round(time.Millisecond))
-	more := f.entries(t, f.Director)
-	if len(more) != 7 {
-		t.Errorf("there are %v", more)
-	}
+	more := f.registersWithoutLeader(t, "killed")
 
 	followers[1].Stop()
 	f.cluster("t3", "post", "dc1", 1)
@@ -78,7 +65,7 @@ func TestThreeServers(t *testing.T) {
 	})
 
 	leader.Begin(t)
-	began = time.Now()
+	began := time.Now()
 	until(t, "a comparison that is well again", func() bool { return f.pass(t).Problem == "" })
 	t.Logf("registered %s after there was a majority again", time.Since(began).Round(time.Millisecond))
 	all := f.entries(t, f.Director)
@@ -107,17 +94,13 @@ func TestServersAreCutOff(t *testing.T) {
 	f.well(t)
 
 	mend := leader.CutOff(t)
-	f.cluster("t2", "bank", "dc1", 1)
-	began := time.Now()
-	until(t, "a comparison that is well without the leader", func() bool { return f.pass(t).Problem == "" })
-	t.Logf("registered %s after the leader was cut off", time.Since(began).Round(time.Millisecond))
-	want := f.entries(t, f.Director)
-	if len(want) != 7 {
-		t.Errorf("there are %v", want)
-	}
+	want := f.registersWithoutLeader(t, "cut off")
 	mend()
 	// The others may have taken its vote away meanwhile: it is dead to them.
-	until(t, "three votes", func() bool { return votes(followers[1].Client(t, f.consul.Management)) == 3 })
+	until(t, "three votes", func() bool {
+		votes, _, err := consultest.Votes(f.consul.Client(t, f.consul.Management))
+		return err == nil && votes == 3
+	})
 	until(t, "a former leader that agrees", func() bool { return says(t, leader, f.Director, want) })
 
 	mend, other := followers[0].CutOff(t), followers[1].CutOff(t)
@@ -135,18 +118,19 @@ func TestServersAreCutOff(t *testing.T) {
 	}
 }
 
-// votes is how many servers have a vote, 0 while none leads.
-func votes(c *api.Client) (n int) {
-	raft, err := c.Operator().RaftGetConfiguration(nil)
-	if err != nil {
-		return 0
+// registersWithoutLeader has the director register another cluster after the server that led was lost, and returns all
+// its entries.
+func (f *fixture) registersWithoutLeader(t *testing.T, how string) []string {
+	t.Helper()
+	f.cluster("t2", "bank", "dc1", 1)
+	began := time.Now()
+	until(t, "a comparison that is well without the leader", func() bool { return f.pass(t).Problem == "" })
+	t.Logf("registered %s after the leader was %s", time.Since(began).Round(time.Millisecond), how)
+	entries := f.entries(t, f.Director)
+	if len(entries) != 7 {
+		t.Errorf("there are %v", entries)
 	}
-	for _, s := range raft.Servers {
-		if s.Voter {
-			n++
-		}
-	}
-	return n
+	return entries
 }
 
 // says reports whether a server has these entries of the director itself, whatever the one that leads has.

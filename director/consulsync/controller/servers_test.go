@@ -54,18 +54,9 @@ func testThreeServers(t *testing.T, k *cluster) {
 func leads(t *testing.T, c *consul, servers []*consultest.Server) (lead int) {
 	t.Helper()
 	eventually(t, func() error {
-		raft, err := c.api.Operator().RaftGetConfiguration(nil)
+		voters, leader, err := consultest.Votes(c.api)
 		if err != nil {
 			return err
-		}
-		voters, leader := 0, ""
-		for _, s := range raft.Servers {
-			if s.Voter {
-				voters++
-			}
-			if s.Leader {
-				leader = s.Node
-			}
 		}
 		lead = slices.IndexFunc(servers, func(s *consultest.Server) bool { return s.Node() == leader })
 		if voters != len(servers) || lead < 0 {

@@ -185,6 +185,23 @@ func (s *Server) await(t testing.TB) {
 	}
 }
 
+// Votes returns how many servers of the datacenter have a vote, and the name of the one that leads.
+func Votes(c *api.Client) (votes int, leader string, err error) {
+	raft, err := c.Operator().RaftGetConfiguration(nil)
+	if err != nil {
+		return 0, "", err
+	}
+	for _, s := range raft.Servers {
+		if s.Voter {
+			votes++
+		}
+		if s.Leader {
+			leader = s.Node
+		}
+	}
+	return votes, leader, nil
+}
+
 // Stop ends the server. Its data stay.
 func (s *Server) Stop() {
 	if s.cmd != nil {
