@@ -258,8 +258,8 @@ func startPeople(t *testing.T, haproxy string, keys ...jose.JSONWebKey) *people 
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM([]byte(cluster.CA.Cert))
 	p.client = &http.Client{
-		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots}},
-	} //nolint:gosec // 1.2
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}},
+	}
 	t.Cleanup(p.client.CloseIdleConnections)
 	p.play("1", keys...) // and now the rights too
 	p.play("0", keys...)
