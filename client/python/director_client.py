@@ -3426,8 +3426,7 @@ class Client:
     def get_project_images(self, name: str) -> ProjectImages:
         """Tell how much of its quota the images of a project use.
 
-        Of the images that people have pushed into the director's registry. What several images share counts once.
-        With several directors, what was pushed to another one counts within a minute.
+        What people have pushed; what several images share counts once.
         """
         return self._request(
             "GET", f"/projects/{_quote(name)}/images",

@@ -26,9 +26,8 @@ func (s *documentRoutes) projects(api huma.API) {
 	operation(s.server, api, huma.Operation{
 		OperationID: "get-project-images", Method: http.MethodGet, Path: "/projects/{name}/images",
 		Tags: []string{"Documents"}, Summary: "Tell how much of its quota the images of a project use",
-		Description: "Of the images that people have pushed into the director's registry. What several images share " +
-			"counts once. With several directors, what was pushed to another one counts within a minute.",
-		Errors: []int{http.StatusNotFound, http.StatusServiceUnavailable},
+		Description: "What people have pushed; what several images share counts once.",
+		Errors:      []int{http.StatusNotFound, http.StatusServiceUnavailable},
 	}, director.ActRead, string(model.KindProject),
 		func(ctx context.Context, _ director.Actor, in *projectInput) (*body[wire.ProjectImages], error) {
 			used, most, err := s.Stock.Usage(ctx, in.Name)
