@@ -304,21 +304,25 @@ class Group:
             vm.forget()
             vm.destroy()
 
-    def lose(self, vm: VM, name: str) -> None:
-        """Cut the power of an appliance in the middle of a plan, and bring it back."""
+    def lose(self, name: str, *lost: VM) -> None:
+        """Cut the power of appliances in the middle of a plan, and bring them back."""
         plan = self.amid(name)
-        had = "which had" if self.holder() is vm else "which did not have"
-        vm.forget()
-        vm.destroy()
+        had = "which had" if self.holder() in lost else "which did not have"
+        for vm in lost:
+            vm.forget()
+            vm.destroy()
         began = time.monotonic()
         wait("the address answers again", lambda: answers(ADDRESS))
         away = time.monotonic() - began
-        check(f"without {vm.name}, {had} the address, another director answers after {away:.1f} s", away <= 15,
+        names = " and ".join(vm.name for vm in lost)
+        check(f"without {names}, {had} the address, another director answers after {away:.1f} s", away <= 15,
               f"{away:.1f} s")
-        self.ends(plan, "the plan ends without it", began)
-        vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
-        wait(f"{vm.name} is back", lambda: answers(vm.address))
-        vm.wait_ssh()
+        self.ends(plan, f"the plan ends without {names}", began)
+        for vm in lost:
+            vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
+        for vm in lost:
+            wait(f"{vm.name} is back", lambda vm=vm: answers(vm.address))
+            vm.wait_ssh()
 
 
 def saved(g: Group, services: Services) -> None:
@@ -430,7 +434,8 @@ def group_roots() -> None:
 
 
 def group() -> None:
-    """Three appliances behind one address; each in turn loses its power under a running plan."""
+    """Three appliances behind one address; each in turn, and then two at once, lose their power under a running
+    plan."""
     services = Services("group")
     try:
         g = Group(services, "group")
@@ -443,7 +448,9 @@ def group() -> None:
             # One that came back may have been given the address again; then another is next.
             vm = next(v for v in (g.holder(), *g.vms) if v not in lost)
             lost.append(vm)
-            g.lose(vm, f"lost-{len(lost)}")
+            g.lose(f"lost-{len(lost)}", vm)
+        holder = g.holder()
+        g.lose("lost-most", holder, next(v for v in g.vms if v is not holder))
         saved(g, services)
         g.end()
     finally:
