@@ -122,6 +122,32 @@ func (s *Service) Save(
 	return made, nil
 }
 
+// Stored returns the backup that Save has left in the target, read to its end and compared, and puts it on the list if
+// it is not there: a director that ended after Save, or was restored from before it, does not know of it. Repeating it
+// changes nothing. Errors: not_found for none, invalid for one that is damaged or not this director's.
+func (s *Service) Stored(ctx context.Context, m backup.Making) (backup.Manifest, error) {
+	_, target, err := s.target(ctx, m.Target)
+	if err != nil {
+		return backup.Manifest{}, err
+	}
+	file := backup.Manifest{ID: m.ID, Cluster: m.Cluster, ClusterUID: m.ClusterUID}.ManifestName()
+	found, err := s.manifest(ctx, target, file)
+	if err != nil {
+		return backup.Manifest{}, err
+	}
+	if found.ManifestName() != file || found.Plan != m.Plan {
+		return backup.Manifest{}, director.Errorf(
+			director.KindInvalid, "backups.stored", "%s is the manifest of %s of the plan %s", file,
+			found.ManifestName(), found.Plan,
+		).WithHint("find out who can write to the target")
+	}
+	if err := s.readBack(ctx, target, found, io.Discard); err != nil {
+		return backup.Manifest{}, err
+	}
+	entry := backup.Entry{Manifest: found, Target: m.Target, Verified: s.c.Now()}
+	return found, s.c.Store.Update(ctx, func(tx *store.Tx) error { return tx.PutBackup(entry) })
+}
+
 // upload encrypts what read writes straight into the target.
 func upload(
 	ctx context.Context, target backup.Target, name string, to []age.Recipient,

@@ -137,6 +137,47 @@ func TestBackupComesBack(t *testing.T) {
 	}
 }
 
+// A backup that Save has left in the target is found by a director that does not know of it, unless it is damaged, or
+// was made by another plan.
+func TestStoredBackupIsFound(t *testing.T) {
+	t.Parallel()
+	s := open(t, "{count: 9}")
+	uid := s.cluster(t)
+	of := func(id, plan string) backup.Making {
+		return backup.Making{ID: id, Cluster: "demo", ClusterUID: uid, Target: "near", Plan: plan}
+	}
+	wants := func(kind director.Kind, m backup.Making) {
+		t.Helper()
+		if _, err := s.Stored(t.Context(), m); director.KindOf(err) != kind {
+			t.Errorf("%s of the plan %q: %v", m.ID, m.Plan, err)
+		}
+	}
+	wants(director.KindNotFound, of("a", ""))
+	s.saveOf(t, uid, "a", 1)
+	if err := s.c.Store.Update(t.Context(), func(tx *store.Tx) error { return tx.ForgetBackup("a") }); err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if m, err := s.Stored(t.Context(), of("a", "")); err != nil || m.ID != "a" {
+			t.Errorf("%+v, %v", m, err)
+		}
+		if list, err := s.List(t.Context(), "demo"); err != nil || len(list) != 1 || !list[0].Verified.Equal(s.now) {
+			t.Errorf("the list has %+v, %v", list, err)
+		}
+	}
+	wants(director.KindInvalid, of("a", "another"))
+	archive := filepath.Join(s.dir, "demo-"+uid, "a.db.zst.age")
+	text, err := os.ReadFile(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	text[len(text)/2] ^= 1
+	if err := os.WriteFile(archive, text, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	wants(director.KindInvalid, of("a", ""))
+}
+
 // A director that was restored from an older bundle knows only what was made before it.
 func TestRereadFindsWhatTheListHasNot(t *testing.T) {
 	t.Parallel()

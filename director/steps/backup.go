@@ -23,6 +23,9 @@ type Backups interface {
 	Save(
 		ctx context.Context, m backup.Making, read func(ctx context.Context, w io.Writer) error,
 	) (backup.Manifest, error)
+	// Stored returns the backup of that id that Save has left in the target, read to its end, and puts it on the list.
+	// not_found for none.
+	Stored(ctx context.Context, m backup.Making) (backup.Manifest, error)
 	// Fetch writes the snapshot of the backup into w. An error after the last byte makes what was written worthless.
 	Fetch(ctx context.Context, id string, w io.Writer) (backup.Manifest, error)
 	// Get returns what is known of a backup, or not_found.
@@ -84,42 +87,58 @@ type takenSnapshot struct {
 	Contents *backup.Contents `json:"contents"`
 }
 
-// backupStore brings the snapshot that was taken on one of the masters into the target.
+// backupStore brings the snapshot that was taken on one of the masters into the target. The last step of a plan removes
+// it from the master: if the director ended then, or was restored from before, the target has the backup already.
 func (e backupSteps) backupStore(ctx context.Context, r plan.Run, p step.BackupParams) error {
 	facts, err := e.facts.of(r.Plan)
 	if err != nil {
 		return plan.Abort(err)
 	}
+	making := backup.Making{
+		ID: r.Plan.ID + "-" + p.Target, Cluster: p.Cluster, ClusterUID: p.UID, Plan: r.Plan.ID, Reason: p.Reason,
+		Target: p.Target, Kubernetes: facts.Kubernetes,
+	}
 	from, key, taken, err := e.findSnapshot(ctx, p.Masters)
 	if err != nil {
-		return err
+		return e.stored(ctx, r, making, err)
 	}
 	keys, _, err := e.EncryptionKeys(ctx, p.UID)
 	if err != nil {
 		return err
 	}
+	making.EncryptionKeys, making.Members, making.Contents = backup.KeyIDs(keys), taken.Members, taken.Contents
+	making.Snapshot = backup.Snapshot{
+		Revision: taken.Revision, Keys: taken.Keys, Hash: taken.Hash, Etcd: taken.Etcd, Member: taken.Member,
+	}
 	began := e.Now()
-	made, err := e.Backups.Save(ctx, backup.Making{
-		ID: r.Plan.ID + "-" + p.Target, Cluster: p.Cluster, ClusterUID: p.UID, Plan: r.Plan.ID, Reason: p.Reason,
-		Target: p.Target, Kubernetes: facts.Kubernetes,
-		EncryptionKeys: backup.KeyIDs(keys), Members: taken.Members, Contents: taken.Contents,
-		Snapshot: backup.Snapshot{
-			Revision: taken.Revision, Keys: taken.Keys, Hash: taken.Hash, Etcd: taken.Etcd, Member: taken.Member,
-		},
-	}, func(ctx context.Context, w io.Writer) error {
+	made, err := e.Backups.Save(ctx, making, func(ctx context.Context, w io.Writer) error {
 		return e.Transfer.Stream(ctx, from, key, snapshotRead, nil, w)
 	})
 	if err != nil {
 		return err
 	}
-	r.Note(ctx, fmt.Sprintf(
-		"revision %d, %d keys, %.1f MiB in %s", made.Snapshot.Revision, made.Snapshot.Keys,
-		float64(made.Snapshot.Size)/(1<<20), e.Now().Sub(began).Round(time.Millisecond),
-	))
+	r.Note(ctx, fmt.Sprintf("%s in %s", sizeOf(made.Snapshot), e.Now().Sub(began).Round(time.Millisecond)))
 	if p.Last {
 		return e.Transfer.Stream(ctx, from, key, snapshotRemove, nil, io.Discard)
 	}
 	return nil
+}
+
+// stored is well if the target has what the masters have not. It fails with missing otherwise.
+func (e backupSteps) stored(ctx context.Context, r plan.Run, m backup.Making, missing error) error {
+	made, err := e.Backups.Stored(ctx, m)
+	switch {
+	case director.KindOf(err) == director.KindNotFound:
+		return missing
+	case err != nil:
+		return errors.Join(missing, err)
+	}
+	r.Note(ctx, sizeOf(made.Snapshot)+", stored before")
+	return nil
+}
+
+func sizeOf(s backup.Snapshot) string {
+	return fmt.Sprintf("revision %d, %d keys, %.1f MiB", s.Revision, s.Keys, float64(s.Size)/(1<<20))
 }
 
 // findSnapshot looks for the newest snapshot on the masters. Masters that do not answer have none.
