@@ -136,6 +136,7 @@ class _Appliance(TypedDict):
 class Appliance(_Appliance, total=False):
     change: ApplianceChange
     kept: ApplianceRoot
+    packages: AppliancePackages
 
 
 class _ApplianceChange(TypedDict):
@@ -159,6 +160,18 @@ class ApplianceChange(_ApplianceChange, _ApplianceChangeOdd, total=False):
     to: ApplianceRoot
     total: int
     verb: str
+
+
+class ApplianceFix(TypedDict):
+    fixed: str
+    installed: str
+    package: str
+
+
+class AppliancePackages(TypedDict, total=False):
+    list: str
+    missing: list[ApplianceFix]
+    of: str
 
 
 class ApplianceRollback(TypedDict, total=False):

@@ -35,6 +35,9 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 		if err := place().Activate(ctx, s, false); err != nil {
 			return err
 		}
+		if _, err := rootPackages().Compare(); err != nil { // the director starts without knowing it
+			_, _ = fmt.Fprintf(os.Stderr, "director: %s\n", director.MessageOf(err))
+		}
 		return place().Look(ctx)
 	},
 	"change":  func(ctx context.Context, _ []string, _ io.Writer) error { return place().Change(ctx) },
@@ -60,6 +63,7 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 	"shared":  func(ctx context.Context, _ []string, _ io.Writer) error { return place().MountShared(ctx) },
 	"edit":    setupEdit,
 	"check":   setupCheck,
+	"updates": setupUpdates,
 	"hash":    setupHash,
 }
 
@@ -70,7 +74,9 @@ Sets up the appliance that this director is on. See docs/start/appliance.md.
   edit             ask for the properties again, and apply them
   apply            write again what the services of the VM read
   check [TARGET]   ask the servers for DNS and NTP, and connect to hypervisors: https://VCENTER,
-                   qemu+ssh://root@HOST/system or HOST:PORT
+                   qemu+ssh://root@HOST/system or HOST:PORT; and say how old the root disk is
+  updates INRELEASE PACKAGES
+                   compare the root disk with Debian's list of security updates, and keep the list
   group [flags] MEMBER...
                    make this appliance the first one of a group behind one address, or change the group
   share            write a code with which other appliances join the group, and answer them
@@ -89,6 +95,8 @@ Sets up the appliance that this director is on. See docs/start/appliance.md.
 
 func place() appliance.Place { return appliance.Default() }
 
+func rootPackages() appliance.Packages { return appliance.Packages{Place: place()} }
+
 func runSetup(args []string, out io.Writer) error {
 	flags := flag.NewFlagSet("director setup", flag.ContinueOnError)
 	flags.SetOutput(out)
@@ -105,7 +113,7 @@ func runSetup(args []string, out io.Writer) error {
 			WithHint("director setup -help")
 	}
 	rest := flags.Args()[1:]
-	if len(rest) > 0 && !slices.Contains([]string{"check", "group", "join"}, flags.Arg(0)) {
+	if len(rest) > 0 && !slices.Contains([]string{"check", "group", "join", "updates"}, flags.Arg(0)) {
 		return director.Errorf(director.KindInvalid, opSetup, "%q: %s takes no arguments", rest[0], flags.Arg(0)).
 			WithHint("director setup -help")
 	}
@@ -217,8 +225,32 @@ func setupCheck(ctx context.Context, targets []string, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	packages, err := rootPackages().Compare()
+	if err != nil {
+		return err
+	}
+	return sayFindings(out, append(
+		appliance.Check(ctx, s, targets), appliance.CheckPackages(packages, time.Now())...,
+	))
+}
+
+// setupUpdates compares the root with a list of security updates that the administrator brought.
+func setupUpdates(ctx context.Context, files []string, out io.Writer) error {
+	if len(files) != 2 {
+		return director.Errorf(director.KindInvalid, opSetup, "name the files InRelease and Packages of a mirror").
+			WithHint("director setup updates InRelease Packages; docs/operate/appliance.md says where they are")
+	}
+	packages, err := rootPackages().Read(ctx, files[0], files[1])
+	if err != nil {
+		return err
+	}
+	return sayFindings(out, appliance.CheckPackages(packages, time.Now()))
+}
+
+// sayFindings writes what was found. Errors: unavailable if something is wrong.
+func sayFindings(out io.Writer, all []appliance.Finding) error {
 	failed := 0
-	for _, f := range appliance.Check(ctx, s, targets) {
+	for _, f := range all {
 		if f.Err == nil {
 			_, _ = fmt.Fprintf(out, "ok      %s %s\n", f.What, f.Good)
 			continue

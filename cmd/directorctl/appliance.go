@@ -50,6 +50,9 @@ func printAppliance(w io.Writer, s wire.Appliance) {
 			line(*s.Kept, "kept")
 		}
 	})
+	if s.Packages != nil {
+		printPackages(w, *s.Packages)
+	}
 	c := s.Change
 	if c == nil {
 		return
@@ -69,6 +72,26 @@ func printAppliance(w io.Writer, s wire.Appliance) {
 		say(w, "\n  next: %s", c.Hint)
 	}
 	say(w, "\n")
+}
+
+func printPackages(w io.Writer, p wire.AppliancePackages) {
+	if p.Of != nil {
+		say(w, "\nPackages of Debian of %s\n", p.Of.Format(time.DateOnly))
+	}
+	if p.List == nil {
+		return
+	}
+	list := p.List.Format(time.DateOnly)
+	if len(p.Missing) == 0 {
+		say(w, "All security updates of %s are there\n", list)
+		return
+	}
+	say(w, "Security updates of %s that are missing, until the appliance is upgraded to a newer image:\n", list)
+	table(w, "PACKAGE INSTALLED FIXED", func(row func(...string)) {
+		for _, f := range p.Missing {
+			row(f.Package, f.Installed, f.Fixed)
+		}
+	})
 }
 
 func stageOf(c wire.ApplianceChange) string {

@@ -16,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/backups"
 	"github.com/director-kaas/kaas/director/metrics"
 	"github.com/director-kaas/kaas/director/store"
+	"github.com/director-kaas/kaas/director/upgrades"
 )
 
 // leastFree is the free space on the data disk below which the director reports that it is not ready: journal and logs
@@ -170,6 +171,7 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 			if free, ferr := (health{d}).free(); ferr == nil {
 				out.Free = new(int(free))
 			}
+			out.Packages = rootPackages(ctx, d.services.upgrades)
 			if eng := d.engine.Load(); eng != nil && err == nil {
 				out.Held = eng.Held()
 				out.Queue, err = eng.QueueLength(ctx)
@@ -200,6 +202,22 @@ func (d *Daemon) metrics(db *store.Store, build Build) *metrics.Metrics {
 			return out, err
 		},
 	})
+}
+
+// rootPackages returns how the packages of the appliance's root are; nil if that is not known.
+func rootPackages(ctx context.Context, s *upgrades.Service) *metrics.Packages {
+	if s == nil {
+		return nil // the services are not there yet
+	}
+	state, err := s.State(ctx)
+	if err != nil || state.Packages == nil {
+		return nil // also on another machine
+	}
+	out := &metrics.Packages{Of: state.Packages.Of}
+	if !state.Packages.List.IsZero() {
+		out.Missing = new(len(state.Packages.Missing))
+	}
+	return out
 }
 
 // backupCounts returns how old the newest backups are.

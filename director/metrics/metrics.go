@@ -33,7 +33,14 @@ type Counts struct {
 	Certificates []director.Certificate
 	Consuls      []director.ConsulState // of those that have a document
 	Bucket       *bool                  // whether the registry's bucket answers; nil without one
+	Packages     *Packages              // of the appliance's root; nil elsewhere, and if they are not known
 	Free         *int                   // bytes that the data disk has left; nil if that is not known
+}
+
+// Packages is how the Debian packages of the appliance's root are.
+type Packages struct {
+	Of      time.Time // state of Debian's archives that they are from; zero if that is not known
+	Missing *int      // security updates that it has not; nil if that is not known
 }
 
 // BackupAge is when the newest backup of a cluster was made.
@@ -274,6 +281,13 @@ var (
 	descBucket = prometheus.NewDesc(
 		namespace+"_registry_bucket_up", "Whether the bucket of the registry can be used: 1 or 0.", nil, nil,
 	)
+	descPackages = prometheus.NewDesc(
+		namespace+"_root_packages_timestamp_seconds",
+		"The state of Debian's archives that the packages of the appliance's root are from.", nil, nil,
+	)
+	descUpdates = prometheus.NewDesc(
+		namespace+"_root_security_updates_missing", "Security updates that the appliance's root has not.", nil, nil,
+	)
 	descUnsent = prometheus.NewDesc(
 		namespace+"_audit_unsent", "Entries of the audit trail that have not arrived at the log server.", nil, nil,
 	)
@@ -288,7 +302,7 @@ func (looked) Describe(out chan<- *prometheus.Desc) {
 		descQueue, descHeld, descMachines, descPlans, descSteps, descFree, descBucket, descUnsent, descCertEnds,
 		descCertSeen, descCertBegins, descNewestBackup, descLateBackup, descDrillLast, descDrillTook,
 		descDrillFailed, descDrillLate, descHooks, descConsulEntries, descConsulSuccess, descConsulHeld,
-		descNotified,
+		descNotified, descPackages, descUpdates,
 	} {
 		out <- d
 	}
@@ -315,6 +329,14 @@ func (l looked) Collect(out chan<- prometheus.Metric) {
 	}
 	if c.Free != nil {
 		set(descFree, *c.Free)
+	}
+	if p := c.Packages; p != nil {
+		if !p.Of.IsZero() {
+			set(descPackages, int(p.Of.Unix()))
+		}
+		if p.Missing != nil {
+			set(descUpdates, *p.Missing)
+		}
 	}
 	if c.Bucket != nil {
 		up := 0

@@ -25,6 +25,7 @@ func busy() *Metrics {
 			return Counts{
 				Queue: 3, Held: 2, Machines: map[string]int{"present": 7}, Plans: map[string]int{"running": 1},
 				Steps: map[string]int{"waiting": 4}, Unsent: new(5), Free: new(1 << 40), Bucket: new(true),
+				Packages: &Packages{Of: time.Unix(1779294492, 0), Missing: new(2)},
 			}, nil
 		},
 	})
@@ -64,6 +65,7 @@ func TestWhatIsShown(t *testing.T) {
 		`director_machines{state="present"} 7`, `director_plans{status="running"} 1`,
 		`director_steps{status="waiting"} 4`, `director_audit_unsent 5`,
 		`director_disk_free_bytes 1.099511627776e+12`, `director_registry_bucket_up 1`,
+		`director_root_packages_timestamp_seconds 1.779294492e+09`, `director_root_security_updates_missing 2`,
 		`process_resident_memory_bytes`, `go_goroutines`,
 	} {
 		if !strings.Contains(text, want) {

@@ -70,6 +70,8 @@ type State struct {
 	Running Held   `json:"running"`
 	Kept    *Held  `json:"kept,omitempty"`  // in the other slot
 	Change  Change `json:"change,omitzero"` // the last one
+	// Packages are those of the running root. They have a file of their own.
+	Packages *Packages `json:"-"`
 }
 
 // Verbs of changes.

@@ -61,11 +61,32 @@ func (s *Service) State(_ context.Context) (rootdisk.State, error) {
 			director.KindInternal, opUpgrade, "the state of the appliance's roots cannot be read: %w", err,
 		)
 	}
+	if out.Packages, err = s.packages(); err != nil {
+		return out, err
+	}
 	if asked, err := os.ReadFile(s.inbox(rootdisk.RequestFile)); err == nil && out.Change.Stage.Ended() {
 		out.Change = rootdisk.Change{Stage: rootdisk.Checking} // it was asked for, and has not begun
 		if r, err := rootdisk.ParseRequest(asked); err == nil {
 			out.Change.Verb, out.Change.Task, out.Change.By = r.Verb, r.Task, r.By
 		}
+	}
+	return out, nil
+}
+
+// packages returns how the packages of the running root are; nil if the appliance has not said it.
+func (s *Service) packages() (*rootdisk.Packages, error) {
+	text, err := os.ReadFile(filepath.Join(s.c.Dir, rootdisk.PackagesFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	out := new(rootdisk.Packages)
+	if err == nil {
+		err = json.Unmarshal(text, out)
+	}
+	if err != nil {
+		return nil, director.Errorf(
+			director.KindInternal, opUpgrade, "what is known of the root's packages cannot be read: %w", err,
+		)
 	}
 	return out, nil
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/director-kaas/kaas/director/signature"
 	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/upgrades"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // uploads has one upload, with the id "good".
@@ -85,6 +86,32 @@ func (f fixture) asked(t *testing.T) rootdisk.Request {
 }
 
 var running = rootdisk.Held{Slot: rootdisk.A, Root: rootdisk.Root{Version: "v1", Built: 1000, Schema: "0054"}}
+
+func TestPackagesOfTheRoot(t *testing.T) {
+	t.Parallel()
+	f := appliance(t, rootdisk.State{Running: running}, 2000)
+	if s, err := f.State(t.Context()); err != nil || s.Packages != nil {
+		t.Errorf("before they are known: %+v, %v", s.Packages, err)
+	}
+	put := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(f.dir, rootdisk.PackagesFile), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put(`{"of":"2026-05-20T16:28:12Z","list":"2026-05-27T00:00:00Z","missing":[{"package":"openssl","fixed":"3"}]}`)
+	s, err := f.State(t.Context())
+	if err != nil || s.Packages == nil || s.Packages.Of.IsZero() || len(s.Packages.Missing) != 1 {
+		t.Errorf("%+v, %v", s.Packages, err)
+	}
+	if w := wire.ApplianceOf(s).Packages; w == nil || w.List == nil || w.Missing[0].Package != "openssl" {
+		t.Errorf("shown: %+v", w)
+	}
+	put(`{"of":`)
+	if _, err := f.State(t.Context()); director.KindOf(err) != director.KindInternal {
+		t.Errorf("a file that was cut: %v", err)
+	}
+}
 
 func TestUpgrade(t *testing.T) {
 	t.Parallel()

@@ -18,6 +18,22 @@ type Appliance struct {
 	Running ApplianceRoot    `json:"running"`
 	Kept    *ApplianceRoot   `json:"kept,omitempty" doc:"The director that a rollback starts."`
 	Change  *ApplianceChange `json:"change,omitempty" doc:"The last upgrade or rollback."`
+
+	Packages *AppliancePackages `json:"packages,omitempty" doc:"How the Debian packages of the running root are."`
+}
+
+// AppliancePackages is how the packages of the running root are.
+type AppliancePackages struct {
+	Of      *time.Time     `json:"of,omitempty" doc:"The state of Debian's archives that they are from."`
+	List    *time.Time     `json:"list,omitempty" doc:"Date of Debian's list of security updates that they were compared with. Without it, missing is not known."`
+	Missing []ApplianceFix `json:"missing,omitempty" doc:"Security updates that the root has not."`
+}
+
+// ApplianceFix is a security update of a package.
+type ApplianceFix struct {
+	Package   string `json:"package"`
+	Installed string `json:"installed"`
+	Fixed     string `json:"fixed"`
 }
 
 // ApplianceRoot is a root with its director.
@@ -79,6 +95,12 @@ func ApplianceOf(s rootdisk.State) Appliance {
 	}
 	if s.Kept != nil {
 		out.Kept = root(*s.Kept)
+	}
+	if p := s.Packages; p != nil {
+		out.Packages = &AppliancePackages{Of: Optional(p.Of), List: Optional(p.List)}
+		for _, f := range p.Missing {
+			out.Packages.Missing = append(out.Packages.Missing, ApplianceFix(f))
+		}
 	}
 	if c := s.Change; c.Stage != "" {
 		out.Change = &ApplianceChange{

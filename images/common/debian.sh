@@ -2,6 +2,8 @@
 # debian.sh DIR OUT.tar makes the distribution part of an image: Debian 12 and the
 # packages of DIR/packages.txt, nothing configured yet. What is in DIR/base is there
 # before the packages. The image's build.sh calls it and keeps the result in the cache.
+# usr/share/kaas/archives of the result has the name and date of each archive: how new
+# the packages are.
 # With SOURCE_DATE_EPOCH no file is newer than that.
 set -euo pipefail
 here=$(readlink -f "$1")
@@ -36,5 +38,8 @@ mmdebstrap --quiet --mode=root --variant=essential --architectures=amd64 \
     --skip=cleanup/apt/lists \
     --setup-hook='mkdir -p "$1/etc" && cp -r "'"$here"'/base/." "$1/"' \
     --customize-hook='rm -f "$1/etc/dpkg/dpkg.cfg.d/kaas" "$1"/etc/ssh/ssh_host_*' \
+    --customize-hook='mkdir -p "$1/usr/share/kaas" && LC_ALL=C awk -F": " \
+        "/^Codename: /{name=\$2} /^Date: /{print name, \$2; nextfile}" "$1"/var/lib/apt/lists/*Release |
+        sort -u >"$1/usr/share/kaas/archives"' \
     --customize-hook='rm -rf "$1"/var/lib/apt/lists/* "$1"/var/cache/apt/* "$1"/var/log/*.log "$1"/var/log/apt' \
     "$suite" "$out" "${lines[@]}"

@@ -1,10 +1,11 @@
 #!/bin/bash
-# build.sh [--print] makes the director's appliance, or takes it from the cache, and prints its
+# build.sh [--print|--fresh] makes the director's appliance, or takes it from the cache, and prints its
 # directory as the last line of its output: director.qcow2, director.ova, director-upgrade.tar, SHA-256 sums with a
 # signature, sbom.spdx.json, licenses.txt and tree.txt (every file of the root directory with its mode, owner, time and
 # checksum).
 #
 #   --print  build nothing: print the directory, fail when it is not in the cache
+#   --fresh  take the packages from Debian's mirror again, with the security updates of today
 #
 # The programs are built here, without the paths of this machine: the director's own, and kubectl and Helm of tools/.
 set -euo pipefail
@@ -17,11 +18,12 @@ mkdir -p "$cache"
 say() { echo "appliance: $*" >&2; }
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$here/build.sh" >&2; exit 64; }
 
-print=''
+print='' fresh=''
 arguments=("$@")
 while (($#)); do
     case $1 in
     --print) print=1 ;;
+    --fresh) fresh=1 ;;
     *) usage ;;
     esac
     shift
@@ -84,7 +86,7 @@ finished() {
     "$here/upgrade.sh" "$target"
     echo "$target"
 }
-if [[ -f $target/director.ova ]]; then
+if [[ -z $fresh && -f $target/director.ova ]]; then
     finished
     exit 0
 fi
@@ -103,7 +105,7 @@ fi
 
 exec 9>"$cache/.lock"
 flock 9
-if [[ -f $target/director.ova ]]; then # built while we waited
+if [[ -z $fresh && -f $target/director.ova ]]; then # built while we waited
     finished
     exit 0
 fi
@@ -114,6 +116,7 @@ export TMPDIR=$tmp
 SECONDS=0
 
 base=$cache/base-$base_key.tar
+[[ -z $fresh ]] || rm -f "$base"
 if [[ ! -f $base ]]; then
     say "installing Debian and its packages (about three minutes)"
     SOURCE_DATE_EPOCH=$base_epoch "$here/../common/debian.sh" "$here" "$tmp/base.tar" >&2
