@@ -34,6 +34,9 @@ const (
 	// AnnotationRefName is the annotation of a manifest in the layout's index that holds "name:tag".
 	AnnotationRefName = "org.opencontainers.image.ref.name"
 
+	// Arch is the CPU that nodes have, as Go names it.
+	Arch = "amd64"
+
 	// MostDocument is how many bytes the file that describes the others may have.
 	MostDocument = 4 << 20
 
@@ -367,7 +370,7 @@ func (w *wrong) release(doc document) Release {
 		versionPattern.MatchString(doc.Spec.Kubernetes), "spec.kubernetes", "%q is not a version such as v1.37.1",
 		doc.Spec.Kubernetes,
 	)
-	w.check(doc.Spec.Arch != "", "spec.arch", "is missing")
+	w.check(doc.Spec.Arch == Arch, "spec.arch", "is %q, and the only one that nodes have is %s", doc.Spec.Arch, Arch)
 	for _, name := range sortedKeys(doc.Spec.Components) {
 		w.check(doc.Spec.Components[name] != "", "spec.components."+name, "has no version")
 	}

@@ -196,6 +196,9 @@ func TestSealRefuses(t *testing.T) {
 			want: "not an OCI image layout",
 		},
 		"no version": {meta: bundle.Release{Name: "x", Arch: "amd64"}, want: "spec.kubernetes"},
+		"another CPU": {
+			meta: bundle.Release{Name: "x", Kubernetes: "v1.37.1", Arch: "arm64"}, want: `spec.arch: is "arm64"`,
+		},
 		"image without a name": {
 			break_: func(t *testing.T, dir string) { addImage(t, layout.Path(filepath.Join(dir, "images")), "") },
 			meta:   meta, want: "where its name and tag should be",

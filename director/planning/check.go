@@ -69,7 +69,8 @@ func (s *Service) Check(ctx context.Context, cluster string, r plan.Request) (Ch
 		return v, ctx.Err()
 	}
 	if w.Image.Image != nil { // what can be told without a plan
-		v.Problems = append(v.Problems, s.prechecks().checkImage(ctx, w.World)...)
+		problems, warnings := s.prechecks().checkImage(ctx, w.World)
+		v.Problems, v.Warnings = append(v.Problems, problems...), append(v.Warnings, warnings...)
 	}
 	if w.Provider.Provider != nil && w.Cluster.Cluster != nil {
 		v.Problems = append(v.Problems, s.prechecks().checkQuota(w, r.Operation)...)

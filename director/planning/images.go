@@ -15,11 +15,11 @@ import (
 )
 
 // checkImage looks at the file of the cluster's image: there, whole, what its document says, and small enough for the
-// disks. A director that simulates takes any file.
-func (s prechecks) checkImage(ctx context.Context, w planner.World) []director.Field {
+// disks. A director that simulates takes any file. What is no reason to refuse the plan is a warning.
+func (s prechecks) checkImage(ctx context.Context, w planner.World) (problems []director.Field, warnings []string) {
 	im := w.Image.Image
-	one := func(field, hint, format string, args ...any) []director.Field {
-		return []director.Field{imageField(w, field, hint, format, args...)}
+	one := func(field, hint, format string, args ...any) ([]director.Field, []string) {
+		return []director.Field{imageField(w, field, hint, format, args...)}, nil
 	}
 	path, err := s.imageFile(*im)
 	sum := ""
@@ -51,13 +51,28 @@ func (s prechecks) checkImage(ctx context.Context, w planner.World) []director.F
 			"the file has another checksum",
 		)
 	case slices.Contains(s.ProviderTypes, model.ProviderSim):
-		return nil // a rehearsal takes stand-ins
+		return nil, nil // a rehearsal takes stand-ins
 	}
 	info, err := diskimage.InspectFile(ctx, path)
 	if err != nil {
 		return one("source", director.HintOf(err), "%s", director.MessageOf(err))
 	}
-	return append(fitsDocument(w, info), fits(w, info.Virtual)...)
+	return append(fitsDocument(w, info), fits(w, info.Virtual)...), unqualified(w, info)
+}
+
+// unqualified compares the container runtime of the image, which nodes keep, with the one that the release was tested
+// with.
+func unqualified(w planner.World, info diskimage.Info) []string {
+	tested := w.Bundle.Components["containerd"]
+	if w.Cluster.Cluster == nil || info.Release == nil || info.Release.Containerd == "" || tested == "" ||
+		info.Release.Containerd == tested {
+		return nil
+	}
+	return []string{fmt.Sprintf(
+		"%s carries containerd %s, and %s was tested with %s: name in spec.image of the cluster an image that was "+
+			"built of that release",
+		w.Image.Ref(), info.Release.Containerd, w.Release.Ref(), tested,
+	)}
 }
 
 // imageField is what is wrong with a field of the cluster's image.

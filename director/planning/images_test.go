@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director/confine"
+	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/diskimage/diskimagetest"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/planner"
@@ -107,8 +108,12 @@ func TestCheckImage(t *testing.T) {
 				test.edit(&w)
 			}
 			var got []string
-			for _, f := range ops.prechecks().checkImage(t.Context(), w) {
+			problems, warnings := ops.prechecks().checkImage(t.Context(), w)
+			for _, f := range problems {
 				got = append(got, f.String())
+			}
+			if len(warnings) > 0 {
+				t.Errorf("warnings: %v", warnings)
 			}
 			if len(got) != len(test.wants) {
 				t.Fatal(cmp.Diff(test.wants, got))
@@ -119,5 +124,36 @@ func TestCheckImage(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// Nodes keep the containerd of their image, so a plan warns of one that the release was not tested with.
+func TestContainerdOfTheImage(t *testing.T) {
+	t.Parallel()
+	carries := func(containerd string) diskimage.Info {
+		return diskimage.Info{Release: &diskimage.Release{Kubernetes: "v1.37.2", Containerd: containerd}}
+	}
+	for name, tt := range map[string]struct {
+		tested string
+		info   diskimage.Info
+		want   string
+	}{
+		"the same": {"v2.3.0", carries("v2.3.0"), ""},
+		"another one": {
+			"v2.3.0", carries("v2.1.4"), "Image/node carries containerd v2.1.4, and Release/r1 was tested with v2.3.0",
+		},
+		"the image is silent":  {"v2.3.0", carries(""), ""},
+		"no image of a node":   {"v2.3.0", diskimage.Info{}, ""},
+		"the bundle is silent": {"", carries("v2.1.4"), ""},
+	} {
+		var w planner.World
+		w.Cluster.Cluster = &model.Cluster{}
+		w.Image.Kind, w.Image.Metadata.Name = model.KindImage, "node"
+		w.Release.Kind, w.Release.Metadata.Name = model.KindRelease, "r1"
+		w.Bundle.Components = map[string]string{"containerd": tt.tested}
+		got := strings.Join(unqualified(w, tt.info), "\n")
+		if !strings.HasPrefix(got, tt.want) || (got == "") != (tt.want == "") {
+			t.Errorf("%s: %q", name, got)
+		}
 	}
 }

@@ -34,7 +34,8 @@ func (s prechecks) precheck(
 		return nil, nil, err
 	}
 	warnings = append(warnings, s.overBudget(w.Provider.Metadata.Name, w.Provider.Provider, c)...)
-	problems = append(problems, s.checkImage(ctx, w.World)...)
+	image, unqualified := s.checkImage(ctx, w.World)
+	problems, warnings = append(problems, image...), append(warnings, unqualified...)
 	facts, err := step.DecodeFacts(c)
 	if err != nil {
 		return nil, nil, err

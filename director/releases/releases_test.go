@@ -225,6 +225,23 @@ func TestImportUnsigned(t *testing.T) {
 	}
 }
 
+// A bundle for another CPU is refused before it is unpacked, whatever its signature.
+func TestImportForAnotherCPU(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	archive := packed(t, s.bundle(t, true))
+	other := bytes.Replace(archive, []byte("arch: amd64"), []byte("arch: arm64"), 1)
+	if bytes.Equal(archive, other) {
+		t.Fatal("the archive does not say for which CPU it is")
+	}
+	id := s.upload(t, other)
+	_, err := s.imports(t, id, "made by a test")
+	servicetest.WantKind(t, err, director.KindInvalid, "spec.arch", "amd64")
+	if _, err := s.uploads.Upload(id); director.KindOf(err) != director.KindNotFound {
+		t.Errorf("the wrong archive stays: %v", err)
+	}
+}
+
 func TestImportDamaged(t *testing.T) {
 	t.Parallel()
 	s := open(t)
