@@ -72,7 +72,7 @@ type Job = jobs.Job[File]
 type Store struct {
 	Config
 	jobs *jobs.Table[File]
-	tmp  string // of this process, for what is half done
+	tmp  scratch.Place // of this process, for what is half done
 
 	beginning sync.Mutex // held while room is looked for and reserved
 
@@ -234,7 +234,11 @@ func (s *Store) save(name string, v any) error {
 	if err != nil {
 		return err
 	}
-	return whole.WriteBy(s.tmp, s.path(name), append(text, '\n'), 0o600)
+	tmp, err := s.tmp.Dir()
+	if err != nil {
+		return err
+	}
+	return whole.WriteBy(tmp, s.path(name), append(text, '\n'), 0o600)
 }
 
 // hold takes an upload for the caller, or fails if someone else has it.

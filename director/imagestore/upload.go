@@ -322,8 +322,11 @@ func (s *Store) drop(id string) error {
 	return nil
 }
 
-// sweep throws uploads away to which nothing was added for long.
+// sweep throws uploads away to which nothing was added for long, and what other directors left half done long ago.
 func (s *Store) sweep() error {
+	if err := s.tmp.Sweep(s.Now()); err != nil {
+		return broken(err)
+	}
 	entries, err := os.ReadDir(s.path("uploads"))
 	if err != nil {
 		return broken(err)

@@ -183,7 +183,7 @@ func (s *Store) make(ctx context.Context, to jobs.Progress, path string, f File,
 	if err != nil {
 		return f, err
 	}
-	tmp, err := os.MkdirTemp(s.tmp, "image-")
+	tmp, err := s.tmp.Temp("image-")
 	if err != nil {
 		return f, broken(err)
 	}

@@ -5,7 +5,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -334,5 +336,72 @@ func TestWhatADeadProcessLeaves(t *testing.T) {
 	records, _ := filepath.Glob(filepath.Join(dir, "*.json"))
 	if err != nil || len(left)+len(records) > 0 {
 		t.Errorf("left behind: %v %v, %v", left, records, err)
+	}
+}
+
+// TestDirectorsShareAStore has two directors on one directory: one that was idle for long while the other one started,
+// and one that died in the middle of an import.
+func TestDirectorsShareAStore(t *testing.T) {
+	t.Parallel()
+	s := open(t)
+	releasesDir, imagesDir := filepath.Join(s.dir, "releases"), filepath.Join(s.dir, "images")
+	quiet, long := slog.New(slog.DiscardHandler), time.Now().Add(-2*scratch.Life)
+	dead := func() string {
+		t.Helper()
+		half := filepath.Join(releasesDir, "tmp", "dead", "import-1")
+		err := os.MkdirAll(half, 0o700)
+		for _, dir := range []string{half, filepath.Dir(half)} {
+			err = errors.Join(err, os.Chtimes(dir, long, long))
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return half
+	}
+	for _, dir := range []string{releasesDir, imagesDir} {
+		if err := os.Chtimes(filepath.Join(dir, "tmp", "alone"), long, long); err != nil {
+			t.Fatal(err)
+		}
+	}
+	second, err := releasestore.Open(releasestore.Config{Dir: releasesDir, Owner: "second", Log: quiet, Reserve: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = second.Close(context.Background()) })
+	_, err = imagestore.Open(imagestore.Config{Dir: imagesDir, Owner: "second", Log: quiet, Reserve: 1})
+	if err != nil {
+		t.Fatal(err)
+	}
+
+	half, id := dead(), s.upload(t, packed(t, s.bundle(t, true)))
+	f, err := s.imports(t, id, "")
+	if err != nil {
+		t.Fatalf("the director that was idle imports nothing any more: %v", err)
+	}
+	if _, err := os.Stat(half); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("what a dead director left stays: %v", err)
+	}
+	if got, err := second.File(f.Digest); err != nil || got.Name != f.Name {
+		t.Errorf("the other director sees %+v, %v", got, err)
+	}
+
+	// While one director works on the bundle, another one neither deletes nor imports it.
+	release, err := scratch.Hold(releasesDir, f.Digest)
+	if err != nil {
+		t.Fatal(err)
+	}
+	servicetest.WantKind(t, second.Delete(f.Digest), director.KindConflict, "another director works on this release")
+	id = s.upload(t, packed(t, s.bundle(t, false)))
+	_, err = s.imports(t, id, "made by a test")
+	servicetest.WantKind(t, err, director.KindConflict, "another director works on this release")
+	release()
+	if _, err := s.imports(t, id, "made by a test"); err != nil {
+		t.Errorf("again: %v", err)
+	}
+	if err := errors.Join(second.Delete(f.Digest), second.Delete(f.Digest)); err != nil {
+		t.Error(err)
+	}
+	if files, err := s.files.Files(); err != nil || len(files) > 0 {
+		t.Errorf("after the other director deleted it: %+v, %v", files, err)
 	}
 }

@@ -53,7 +53,7 @@ const unpacking = "unpacking"
 type Store struct {
 	Config
 	jobs *jobs.Table[File]
-	tmp  string // of this process, for what is half done
+	tmp  scratch.Place // of this process, for what is half done
 }
 
 const opImport = "releasestore.import"
@@ -167,7 +167,12 @@ func (s *Store) Delete(sum string) error {
 	if !digest.MatchString(sum) {
 		return nil
 	}
-	tmp, err := os.MkdirTemp(s.tmp, "delete-")
+	release, err := s.hold(sum)
+	if err != nil {
+		return err
+	}
+	defer release()
+	tmp, err := s.tmp.Temp("delete-")
 	if err != nil {
 		return broken(err)
 	}
@@ -180,6 +185,18 @@ func (s *Store) Delete(sum string) error {
 		return broken(err)
 	}
 	return nil
+}
+
+// hold takes a bundle for the caller, so that no two directors move it at once. Errors: conflict.
+func (s *Store) hold(sum string) (release func(), err error) {
+	release, err = scratch.Hold(s.Dir, sum)
+	if director.KindOf(err) == director.KindConflict {
+		return nil, director.Errorf(
+			director.KindConflict, "releasestore.hold", "another director works on this release",
+		).
+			WithHint("try again in a minute")
+	}
+	return release, err
 }
 
 // Job returns the job, or not_found.
@@ -226,6 +243,9 @@ func wrong(err error) bool {
 }
 
 func (s *Store) unpack(ctx context.Context, a Archive, progress func(done, total int64)) (File, error) {
+	if err := s.tmp.Sweep(s.Now()); err != nil { // it may take the room
+		return File{}, broken(err)
+	}
 	if err := s.room(a.Size); err != nil {
 		return File{}, err
 	}
@@ -234,7 +254,7 @@ func (s *Store) unpack(ctx context.Context, a Archive, progress func(done, total
 		return File{}, broken(err)
 	}
 	defer from.Close()
-	tmp, err := os.MkdirTemp(s.tmp, "import-")
+	tmp, err := s.tmp.Temp("import-")
 	if err != nil {
 		return File{}, broken(err)
 	}
@@ -254,6 +274,11 @@ func (s *Store) unpack(ctx context.Context, a Archive, progress func(done, total
 
 // keep moves the unpacked bundle to its place.
 func (s *Store) keep(b *bundle.Bundle, dir string, a Archive) (File, error) {
+	release, err := s.hold(b.Digest())
+	if err != nil {
+		return File{}, err
+	}
+	defer release()
 	if f, err := s.File(b.Digest()); err == nil {
 		return s.signed(f, dir, a)
 	}
@@ -262,7 +287,7 @@ func (s *Store) keep(b *bundle.Bundle, dir string, a Archive) (File, error) {
 		Digest: b.Digest(), Name: r.Name, Kubernetes: r.Kubernetes, Arch: r.Arch, Components: r.Components,
 		Images: len(r.Images), Upload: a.ID, Unsigned: a.Unsigned, At: s.Now().UTC(), By: a.By,
 	}
-	err := filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
+	err = filepath.WalkDir(dir, func(name string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -307,7 +332,11 @@ func (s *Store) save(f File) error {
 	if err != nil {
 		return err
 	}
-	return whole.WriteBy(s.tmp, s.path(f.Digest+".json"), append(text, '\n'), 0o600)
+	tmp, err := s.tmp.Dir()
+	if err != nil {
+		return err
+	}
+	return whole.WriteBy(tmp, s.path(f.Digest+".json"), append(text, '\n'), 0o600)
 }
 
 // room returns exhausted if the disk cannot take so many bytes in addition to the reserve.

@@ -17,29 +17,55 @@ import (
 // the stores do takes so long.
 const Life = 24 * time.Hour
 
-// Open returns the owner's directory below dir/tmp, empty. What an earlier process of this owner left in it is gone,
-// and so is what others left long ago. No two processes may be one owner at a time. An empty owner is a director that
-// shares with no other.
-func Open(dir, owner string, now time.Time) (string, error) {
+// Place is the directory of one owner.
+type Place string
+
+// Open returns the owner's place below dir/tmp, empty. What an earlier process of this owner left in it is gone, and so
+// is what others left long ago. No two processes may be one owner at a time. An empty owner is a director that shares
+// with no other.
+func Open(dir, owner string, now time.Time) (Place, error) {
 	if owner == "" {
 		owner = "alone"
 	}
-	all := filepath.Join(dir, "tmp")
+	own := Place(filepath.Join(dir, "tmp", owner))
+	if err := os.RemoveAll(string(own)); err != nil {
+		return "", err
+	}
+	if err := own.Sweep(now); err != nil {
+		return "", err
+	}
+	return own, os.MkdirAll(string(own), 0o700)
+}
+
+// Sweep removes what other owners left long ago: those that died, and the empty places of those that were idle.
+func (p Place) Sweep(now time.Time) error {
+	all, owner := filepath.Split(string(p))
 	entries, err := os.ReadDir(all)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return "", err
+		return err
 	}
 	for _, e := range entries {
 		path := filepath.Join(all, e.Name())
-		if e.Name() != owner && !Old(path, now) {
+		if e.Name() == owner || !Old(path, now) {
 			continue
 		}
 		if err := os.RemoveAll(path); err != nil {
-			return "", err
+			return err
 		}
 	}
-	own := filepath.Join(all, owner)
-	return own, os.MkdirAll(own, 0o700)
+	return nil
+}
+
+// Dir returns the place. It makes it again if another owner removed it, because it was empty for long.
+func (p Place) Dir() (string, error) { return string(p), os.MkdirAll(string(p), 0o700) }
+
+// Temp makes a new directory in the place, with a name that begins with the prefix.
+func (p Place) Temp(prefix string) (string, error) {
+	dir, err := p.Dir()
+	if err != nil {
+		return "", err
+	}
+	return os.MkdirTemp(dir, prefix)
 }
 
 // Old reports whether nothing has changed for Life in the file, or in the entries of the directory.

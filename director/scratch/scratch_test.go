@@ -26,7 +26,7 @@ func TestOpenRemovesItsOwnAndWhatIsOld(t *testing.T) {
 		}
 	}
 	own, err := scratch.Open(dir, "mine", now)
-	if err != nil || own != filepath.Join(dir, "tmp", "mine") {
+	if err != nil || own != scratch.Place(filepath.Join(dir, "tmp", "mine")) {
 		t.Fatalf("Open = %q, %v", own, err)
 	}
 	if diff := cmp.Diff([]string{"mine", "other", "other/image-2"}, below(t, filepath.Join(dir, "tmp"))); diff != "" {
