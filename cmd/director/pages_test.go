@@ -21,23 +21,26 @@ var usePages = []string{
 	"images", "own-images", "releases", "backups", "campaigns", "schedules", "notifications", "phases",
 }
 
+// operatePages are the pages of docs/operate with commands that a simulated director can carry out.
+var operatePages = []string{"certificates", "users", "audit"}
+
 // runBlocks are the blocks of a page that begin with ```sh run.
 var runBlocks = regexp.MustCompile("(?s)\n```sh run\n(.*?)\n```\n")
 
-// pageScript returns a script of the commands of all pages, in the form of testscript.
-func pageScript(t *testing.T, pages []string) string {
+// pageScript returns a script of the commands of pages in a directory of docs, in the form of testscript.
+func pageScript(t *testing.T, dir string, pages []string) string {
 	t.Helper()
 	var script strings.Builder
 	for _, page := range pages {
-		text, err := os.ReadFile(filepath.Join("..", "..", "docs", "use", page+".md"))
+		text, err := os.ReadFile(filepath.Join("..", "..", "docs", dir, page+".md"))
 		if err != nil {
 			t.Fatal(err)
 		}
 		blocks := runBlocks.FindAllStringSubmatch(string(text), -1)
 		if len(blocks) == 0 {
-			t.Errorf("docs/use/%s.md has no commands to run", page)
+			t.Errorf("docs/%s/%s.md has no commands to run", dir, page)
 		}
-		fmt.Fprintf(&script, "\n# docs/use/%s.md\n", page)
+		fmt.Fprintf(&script, "\n# docs/%s/%s.md\n", dir, page)
 		for _, block := range blocks {
 			for _, command := range strings.Split(block[1], "\n") {
 				if strings.HasPrefix(command, "#") || command == "" {
@@ -51,6 +54,10 @@ func pageScript(t *testing.T, pages []string) string {
 					script.WriteString("campaign CAMPAIGN\n")
 					command = strings.ReplaceAll(command, "CAMPAIGN", `"$CAMPAIGN"`)
 				}
+				// A command that asks before it starts a plan is answered.
+				if strings.Contains(command, "--wait") && !strings.Contains(command, "--yes") {
+					script.WriteString("ttyin -stdin yes\n")
+				}
 				fmt.Fprintf(&script, "exec sh -c '%s'\n", strings.ReplaceAll(command, "'", "''"))
 			}
 		}
@@ -58,9 +65,9 @@ func pageScript(t *testing.T, pages []string) string {
 	return script.String()
 }
 
-// TestUsePages runs the commands of every page of docs/use, one page after the other, against a director that
-// simulates.
-func TestUsePages(t *testing.T) {
+// TestPages runs the commands of every page of docs/use, and then those of operatePages, one page after the other,
+// against a director that simulates.
+func TestPages(t *testing.T) {
 	t.Parallel()
 	found, err := filepath.Glob("../../docs/use/*.md")
 	if err != nil || len(found) != len(usePages) {
@@ -72,7 +79,8 @@ func TestUsePages(t *testing.T) {
 	}
 	commands, files, _ := strings.Cut(string(setup), "\n-- ")
 	script := filepath.Join(t.TempDir(), "pages.txtar")
-	whole := commands + "\n" + pageScript(t, usePages) + "\nkill -INT director\nwait director\n-- " + files
+	pages := pageScript(t, "use", usePages) + pageScript(t, "operate", operatePages)
+	whole := commands + "\n" + pages + "\nkill -INT director\nwait director\n-- " + files
 	if err := os.WriteFile(script, []byte(whole), 0o600); err != nil {
 		t.Fatal(err)
 	}
