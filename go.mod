@@ -24,7 +24,7 @@ require (
 	github.com/hashicorp/consul/api v1.34.5
 	github.com/jackc/pgx/v5 v5.11.0
 	github.com/kdomanski/iso9660 v0.4.0
-	github.com/klauspost/compress v1.19.2
+	github.com/klauspost/compress v1.20.3
 	github.com/mattn/go-sqlite3 v1.14.52
 	github.com/minio/minio-go/v7 v7.4.1
 	github.com/opencontainers/go-digest v1.0.0
@@ -60,6 +60,7 @@ require (
 	k8s.io/client-go v0.37.2
 	libvirt.org/go/libvirt v1.11010.0
 	libvirt.org/go/libvirtxml v1.11010.0
+	pault.ag/go/debian v0.21.4
 	sigs.k8s.io/yaml v1.6.0
 )
 
