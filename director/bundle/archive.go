@@ -232,7 +232,7 @@ func (u *unpacking) head(trust Trust) error {
 	if err != nil {
 		return &director.Error{
 			Kind: director.KindInvalid, Op: "bundle.unpack", Msg: DocumentName + " is not valid", Fields: fieldsOf(err),
-			Err: causeOf(err), Hint: "take the bundle again from where it was made",
+			Err: causeOf(err), Hint: "copy the bundle again from where it was built",
 		}
 	}
 	var signature []byte

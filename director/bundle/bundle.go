@@ -104,7 +104,7 @@ func Open(dir string) (*Bundle, error) {
 	if err != nil {
 		return nil, &director.Error{
 			Kind: director.KindInvalid, Op: op, Msg: name + " is not valid", Fields: fieldsOf(err), Err: causeOf(err),
-			Hint: "take the bundle again from where it was made",
+			Hint: "copy the bundle again from where it was built",
 		}
 	}
 	images := filepath.Join(dir, ImagesDir)
@@ -112,7 +112,7 @@ func Open(dir string) (*Bundle, error) {
 	if err != nil {
 		return nil, &director.Error{
 			Kind: director.KindInvalid, Op: op, Msg: images + " is not an OCI image layout",
-			Hint: "take the bundle again from where it was made", Err: err,
+			Hint: "copy the bundle again from where it was built", Err: err,
 		}
 	}
 	b := &Bundle{dir: dir, text: text, release: release, layout: path}
@@ -126,7 +126,7 @@ func Open(dir string) (*Bundle, error) {
 		e := &director.Error{
 			Kind: director.KindInvalid, Op: op,
 			Msg:    fmt.Sprintf("the images of %s are not the ones that %s lists", dir, DocumentName),
-			Fields: fields, Hint: "take the bundle again from where it was made",
+			Fields: fields, Hint: "copy the bundle again from where it was built",
 		}
 		return nil, e
 	}
@@ -152,7 +152,7 @@ func plainFiles(dir string) error {
 	}
 	return &director.Error{
 		Kind: director.KindInvalid, Op: "bundle.open", Msg: dir + " holds what no release bundle has", Fields: fields,
-		Hint: "take the bundle again from where it was made",
+		Hint: "copy the bundle again from where it was built",
 	}
 }
 

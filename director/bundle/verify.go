@@ -62,7 +62,7 @@ func (b *Bundle) Verify(ctx context.Context) error {
 	return &director.Error{
 		Kind: director.KindInvalid, Op: op, Fields: fields,
 		Msg:  fmt.Sprintf("release %s in %s is damaged or was changed", b.release.Name, b.dir),
-		Hint: "take the bundle again from where it was made, or delete it and build it again",
+		Hint: "copy the bundle again from where it was built, or delete it and build it again",
 	}
 }
 

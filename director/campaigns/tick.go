@@ -439,7 +439,9 @@ func (s *Service) stillMay(ctx context.Context, c director.Campaign, m director.
 				director.KindForbidden, "campaigns.start", "%s, who agreed to it, may not %s cluster %s any more",
 				m.AgreedBy,
 				a, m.Name,
-			).WithHint("who may has to agree to the wave: directorctl campaign agree %s --wave %d", c.ID, m.Wave)
+			).WithHint(
+				"somebody who may do this must agree to the wave: directorctl campaign agree %s --wave %d", c.ID, m.Wave,
+			)
 		}
 	}
 	return nil

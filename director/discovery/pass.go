@@ -186,7 +186,7 @@ func (s *Service) Sync(ctx context.Context, name, confirm string) (director.Cons
 		if held := states[name].Held; held == nil || held.ID != confirm {
 			return states[name], director.Errorf(
 				director.KindConflict, op, "no removals with the id %s are held", confirm,
-			).WithHint("see which are: directorctl consul diff %s", name)
+			).WithHint("see which removals are held: directorctl consul diff %s", name)
 		}
 		if err := s.Store.ConfirmConsul(ctx, name, confirm); err != nil {
 			return director.ConsulState{}, err

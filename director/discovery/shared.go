@@ -42,7 +42,7 @@ func (t *tester) names(ctx context.Context, h host, clusters []Cluster) {
 		err = director.Errorf(
 			director.KindConflict, "discovery.test", "%d instances are not of this director's clusters: %s", all,
 			strings.Join(others[:min(all, sampleSize)], "; "),
-		).WithHint("who looks such a name up may get another API server: remove these instances, or give one of the " +
+		).WithHint("a lookup of such a name may find another API server: remove these instances, or give one of the " +
 			"clusters another name")
 	}
 	t.add("", what, "no one else registers them", err)

@@ -62,7 +62,7 @@ func about(what string, err error) error {
 	e, ok := errors.AsType[*director.Error](err)
 	if !ok {
 		return director.Errorf(director.KindInvalid, op, "%s is not used: its signature cannot be read: %w", what, err).
-			WithHint("put a regular file there: take it again from where it was made")
+			WithHint("replace it with a regular file: copy it again from where it was built")
 	}
 	named := *e
 	named.Msg = what + " is not used: " + e.Msg

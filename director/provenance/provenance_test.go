@@ -108,7 +108,7 @@ func TestRelease(t *testing.T) {
 		"a key that is not ours": {gate: func(g *provenance.Gate) { g.Keys = nil }, words: words, want: "not trusted"},
 		"one byte changed": {change: func(t *testing.T, dir string) {
 			t.Helper()
-			edit(t, dir, bundle.DocumentName, "arch: amd64", "arch: amd46")
+			edit(t, dir, bundle.DocumentName, "arch: amd64", "arch: amd64 ")
 		}, words: words, want: "does not match"},
 		"an older signature": {change: func(t *testing.T, dir string) {
 			t.Helper()

@@ -41,7 +41,7 @@ func Subject(version string) signature.Subject {
 
 func damaged(format string, args ...any) error {
 	return director.Errorf(director.KindInvalid, opArchive, format, args...).
-		WithHint("take it again from where it was made: images/director/build.sh writes director-upgrade.tar")
+		WithHint("copy it again from where it was built: images/director/build.sh writes director-upgrade.tar")
 }
 
 // Open reads the beginning of an archive and checks its signature. Errors: invalid if it is none, or if no trusted key

@@ -100,7 +100,7 @@ func (k Keyring) Find(text, signature []byte) (Subject, string, error) {
 	bad := func(hint, format string, args ...any) (Subject, string, error) {
 		return Subject{}, "", director.Errorf(director.KindInvalid, op, format, args...).WithHint("%s", hint)
 	}
-	const again = "take it again, with its signature, from where it was made"
+	const again = "copy it again, with its signature, from where it was built"
 	if len(signature) > Most {
 		return bad(again, "the signature has more than %d bytes", Most)
 	}
@@ -145,7 +145,7 @@ func (k Keyring) Check(text, signature []byte, want Subject) (string, error) {
 			director.KindInvalid, op, "the signature is for another thing: it says %q, and this is %q", got.Comment(),
 			want.Comment(),
 		).
-			WithHint("take it again, with its signature, from where it was made")
+			WithHint("copy it again, with its signature, from where it was built")
 	}
 	return id, nil
 }
@@ -186,7 +186,7 @@ func (k Keyring) CheckImage(signed director.Signed, sha256, kubernetes string) (
 			director.KindInvalid, op, "the signature is for the file with the SHA-256 %s, and this one has %s", sum,
 			sha256,
 		).
-			WithHint("take the image again, with its signature, from where it was made")
+			WithHint("copy the image again, with its signature, from where it was built")
 	}
 	return id, nil
 }
