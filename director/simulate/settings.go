@@ -147,7 +147,7 @@ func (s Settings) double(p model.Provider) *model.Sim {
 	out := s.sim()
 	names := p.HostNames()
 	if len(names) == 0 && p.VSphere != nil { // vCenter places the VMs
-		names = []string{p.VSphere.Cluster}
+		names = []string{vCenterCluster(p.VSphere)}
 	}
 	for _, name := range names {
 		out.Hosts = append(out.Hosts, model.SimHost{Name: name, CPUs: 256, Memory: 4 * model.TiB, Disk: 64 * model.TiB})

@@ -124,9 +124,13 @@ func (s *Simulation) Backend(provider string, p model.Provider) (hypervisor.Back
 	return sim.Open(w.World), nil
 }
 
-// Draft opens a back end for a provider that is not stored, in a world that nothing is left of.
+// Draft opens a back end for a provider that is not stored, in a world that nothing is left of. What the document names
+// besides addresses and accounts may be a placeholder, and is not in it.
 func (s *Simulation) Draft(p model.Provider) hypervisor.Backend {
 	w := sim.NewWorld()
+	if p.VSphere != nil {
+		p.VSphere = &model.VSphere{}
+	}
 	s.equip(w, p)
 	return sim.Open(w)
 }
@@ -148,6 +152,7 @@ func (s *Simulation) equip(w *sim.World, p model.Provider) *model.Sim {
 		}
 	}
 	w.SetHosts(hosts...)
+	w.SetInventory(inventory(p)...)
 	w.SetWeather(uint64(settings.Seed), timings) //nolint:gosec // any number will do
 	return settings
 }

@@ -83,6 +83,8 @@ type World struct {
 	attempts int
 	weather  weather
 	read     int // lines of the journal that were read
+
+	inventory []hypervisor.Discovered
 }
 
 // things is all that exists in a world. The world's lock guards it.
