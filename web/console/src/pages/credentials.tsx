@@ -1,11 +1,12 @@
 import { Content, FormGroup, TextInput } from '@patternfly/react-core'
-import { ActionsColumn, Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { Link } from 'react-router'
 import { api, client, list } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
+import { ActionsCell } from '../ui/actionsCell'
 import { Ask, AskButton } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
 import { Command, quoted } from '../ui/command'
@@ -81,27 +82,24 @@ export function Credentials() {
                     </Td>
                     <Td dataLabel="By">{one.updated_by}</Td>
                     {mayAct && (
-                      <Td isActionCell>
-                        <ActionsColumn
-                          aria-label={`Actions on ${one.name}`}
-                          popperProps={{ position: 'right' }}
-                          items={[
-                            {
-                              title: 'Set again',
-                              onClick: () =>
-                                setAsks(
-                                  <SetDialog
-                                    name={one.name}
-                                    user={one.user}
-                                    close={close}
-                                    changed={() => void changed()}
-                                  />,
-                                ),
-                            },
-                            { title: 'Delete', onClick: () => setAsks(remove(one.name)) },
-                          ]}
-                        />
-                      </Td>
+                      <ActionsCell
+                        of={one.name}
+                        items={[
+                          {
+                            title: 'Set again',
+                            onClick: () =>
+                              setAsks(
+                                <SetDialog
+                                  name={one.name}
+                                  user={one.user}
+                                  close={close}
+                                  changed={() => void changed()}
+                                />,
+                              ),
+                          },
+                          { title: 'Delete', onClick: () => setAsks(remove(one.name)) },
+                        ]}
+                      />
                     )}
                   </Tr>
                 ))}

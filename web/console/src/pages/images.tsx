@@ -1,5 +1,5 @@
 import { Content, FormGroup, FormSelect, FormSelectOption } from '@patternfly/react-core'
-import { ActionsColumn, Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { Link } from 'react-router'
@@ -8,6 +8,7 @@ import { must } from '../api/must'
 import { edits, useMe } from '../app/me'
 import { ended } from '../forms/jobs'
 import { Actions } from '../ui/actions'
+import { ActionsCell } from '../ui/actionsCell'
 import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
 import { Command, quoted } from '../ui/command'
@@ -15,9 +16,12 @@ import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing } from '../ui/page'
 import { size } from '../ui/size'
 import { Time } from '../ui/time'
+import { DeleteImported } from './deleteImported'
 import { Prune } from './prune'
 
 type Image = Schemas['Image']
+
+const shown = (i: Image) => i.name ?? i.sha256.slice(0, 16)
 
 // Images are the documents of images and the imported files, and what can be done with the files.
 export function Images() {
@@ -99,17 +103,7 @@ export function Images() {
                         '–'
                       )}
                     </Td>
-                    {edits(me) && (
-                      <Td isActionCell>
-                        {one.file && (
-                          <ActionsColumn
-                            aria-label={`Actions on ${one.name ?? one.sha256.slice(0, 16)}`}
-                            popperProps={{ position: 'right' }}
-                            items={actions(one)}
-                          />
-                        )}
-                      </Td>
-                    )}
+                    {edits(me) && <ActionsCell of={shown(one)} items={one.file ? actions(one) : []} />}
                   </Tr>
                 ))}
               </Tbody>
@@ -130,22 +124,17 @@ interface DialogProps {
 
 function DeleteFile({ of, close, changed }: DialogProps) {
   return (
-    <Ask
-      title={`Delete the file of ${of.name ?? of.sha256.slice(0, 16)}?`}
+    <DeleteImported
+      title={`Delete the file of ${shown(of)}?`}
       verb="Delete the file"
-      danger
+      what="file"
+      command={`directorctl image delete ${of.name ? quoted(of.name) : of.sha256}`}
       close={close}
       act={async () => {
         await must(client.DELETE('/images/{sha256}', { params: { path: { sha256: of.sha256 } } }))
         await changed()
       }}
-    >
-      <Content component="p">
-        The imported file goes from the director. While a document or a plan needs it, it stays, and the director says
-        which.
-      </Content>
-      <Command>{`directorctl image delete ${of.name ? quoted(of.name) : of.sha256}`}</Command>
-    </Ask>
+    />
   )
 }
 
@@ -154,7 +143,7 @@ function Convert({ of, close, changed }: DialogProps) {
   const [stage, setStage] = useState('')
   return (
     <Ask
-      title={`Convert ${of.name ?? of.sha256.slice(0, 16)}`}
+      title={`Convert ${shown(of)}`}
       verb="Convert"
       close={close}
       act={async () => {

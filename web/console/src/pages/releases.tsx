@@ -1,5 +1,5 @@
 import { Content } from '@patternfly/react-core'
-import { ActionsColumn, Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { Link, useNavigate } from 'react-router'
@@ -7,15 +7,16 @@ import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { edits, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
+import { ActionsCell } from '../ui/actionsCell'
 import { Alert } from '../ui/alert'
-import { Ask } from '../ui/ask'
 import { Td, Tr } from '../ui/cells'
-import { atOnce, Command, quoted } from '../ui/command'
+import { atOnce, quoted } from '../ui/command'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
 import { Time } from '../ui/time'
+import { DeleteImported } from './deleteImported'
 import { Prune } from './prune'
 
 type Release = Schemas['Release']
@@ -136,13 +137,7 @@ export function Releases() {
                     <Td dataLabel="Signed by" className="break">
                       {one.signed_by ?? (one.unsigned ? `without: ${one.unsigned}` : '–')}
                     </Td>
-                    <Td isActionCell>
-                      <ActionsColumn
-                        aria-label={`Actions on ${shown(one)}`}
-                        popperProps={{ position: 'right' }}
-                        items={actions(one)}
-                      />
-                    </Td>
+                    <ActionsCell of={shown(one)} items={actions(one)} />
                   </Tr>
                 ))}
               </Tbody>
@@ -172,21 +167,16 @@ interface DialogProps {
 function DeleteBundle({ of, close, changed }: DialogProps) {
   const digest = of.digest ?? ''
   return (
-    <Ask
+    <DeleteImported
       title={`Delete the bundle ${shown(of)}?`}
       verb="Delete the bundle"
-      danger
+      what="bundle"
+      command={`directorctl release delete ${digest}`}
       close={close}
       act={async () => {
         await must(client.DELETE('/releases/{digest}', { params: { path: { digest } } }))
         await changed()
       }}
-    >
-      <Content component="p">
-        The imported bundle goes from the director. While a document or a plan needs it, it stays, and the director says
-        which.
-      </Content>
-      <Command>{`directorctl release delete ${digest}`}</Command>
-    </Ask>
+    />
   )
 }
