@@ -6,7 +6,7 @@ import { EditorState } from '@codemirror/state'
 import { EditorView, keymap } from '@codemirror/view'
 import { tags } from '@lezer/highlight'
 import { basicSetup } from 'codemirror'
-import { useEffect, useRef } from 'react'
+import { useEffect, useId, useRef } from 'react'
 import { nonce } from '../ui/nonce'
 import type { Mark } from './places'
 
@@ -42,6 +42,7 @@ const colours = HighlightStyle.define([
 export default function Editor({ text, onChange, marks, label, line }: EditorProps) {
   const box = useRef<HTMLDivElement>(null)
   const view = useRef<EditorView>(null)
+  const hint = useId()
   const change = useRef(onChange)
   change.current = onChange
   useEffect(() => {
@@ -56,7 +57,11 @@ export default function Editor({ text, onChange, marks, label, line }: EditorPro
           lintGutter(),
           keymap.of([indentWithTab]),
           EditorView.cspNonce.of(nonce()),
-          EditorView.contentAttributes.of({ 'aria-label': label, tabindex: '0' }), // also what scrolls can be reached
+          EditorView.contentAttributes.of({
+            'aria-label': label,
+            'aria-describedby': hint,
+            tabindex: '0', // also what scrolls can be reached
+          }),
           look,
           syntaxHighlighting(colours),
           EditorView.updateListener.of((u) => {
@@ -68,7 +73,7 @@ export default function Editor({ text, onChange, marks, label, line }: EditorPro
     view.current = v
     return () => v.destroy()
     // What the text is later comes with the next effect.
-  }, [label])
+  }, [label, hint])
   useEffect(() => {
     const v = view.current
     if (v && v.state.doc.toString() !== text) {
@@ -98,5 +103,12 @@ export default function Editor({ text, onChange, marks, label, line }: EditorPro
       })
     v.dispatch(setDiagnostics(v.state, found))
   }, [marks, text])
-  return <div ref={box} className="editor" />
+  return (
+    <>
+      <div ref={box} className="editor" />
+      <p id={hint} className="hint">
+        Escape and then Tab leaves the editor.
+      </p>
+    </>
+  )
 }

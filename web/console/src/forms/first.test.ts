@@ -1,6 +1,16 @@
 import { expect, test } from 'vitest'
 import { autoSize, fields, poolFields, workersOf } from './fields'
-import { beginning, describe, providerType, referred, rename, useKnown, type Known } from './first'
+import {
+  beginning,
+  describe,
+  providerType,
+  referred,
+  rename,
+  takeBundle,
+  takeImage,
+  useKnown,
+  type Known,
+} from './first'
 import { add, broken, get, partsOf, set } from './tree'
 
 const nothing: Known = { Provider: [], Network: [], Image: [], Release: [] }
@@ -45,6 +55,25 @@ test('another type of provider keeps the name', () => {
   expect(partsOf(text)).toHaveLength(5)
   const back = providerType(text, 'libvirt')
   expect(get(back, 'Provider', ['spec', 'libvirt', 'hosts', 0, 'uri'])).toBe('qemu:///system')
+})
+
+test('what was imported is taken instead of a file of the director', () => {
+  const sum = 'ab'.repeat(32)
+  const image = takeImage(beginning(nothing), { sha256: sum, kubernetes: 'v1.37.2' })
+  expect(['sha256', 'source', 'kubernetes'].map((k) => get(image, 'Image', ['spec', k]))).toEqual([
+    sum,
+    undefined,
+    'v1.37.2',
+  ])
+  expect(get(takeImage(image, { sha256: sum }), 'Image', ['spec', 'kubernetes'])).toBe('v1.37.2')
+
+  const of = (text: string) =>
+    ['digest', 'bundle', 'kubernetes', 'unsigned'].map((k) => get(text, 'Release', ['spec', k]))
+  const here = set(beginning(nothing), 'Release', ['spec', 'bundle'], '/srv/k8s')
+  const bundle = takeBundle(here, { digest: sum, kubernetes: 'v1.37.2', unsigned: 'it is: a test' })
+  expect(of(bundle)).toEqual([sum, undefined, 'v1.37.2', 'it is: a test'])
+  expect(of(takeBundle(bundle, { digest: sum, kubernetes: 'v1.37.2' }))).toEqual([sum, undefined, 'v1.37.2', undefined])
+  expect(broken(bundle)).toBeUndefined()
 })
 
 test.each([

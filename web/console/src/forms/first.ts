@@ -63,6 +63,18 @@ export function useKnown(text: string, kind: Ground, name: string): string {
   return refer(remove(text, kind), kind, name)
 }
 
+// takeImage has the image of the text be one that was imported.
+export function takeImage(text: string, of: { sha256: string; kubernetes?: string }): string {
+  const own = set(set(text, 'Image', ['spec', 'sha256'], of.sha256), 'Image', ['spec', 'source'], undefined)
+  return of.kubernetes ? set(own, 'Image', ['spec', 'kubernetes'], of.kubernetes) : own
+}
+
+// takeBundle has the release of the text be a bundle that was imported.
+export function takeBundle(text: string, of: { digest: string; kubernetes: string; unsigned?: string }): string {
+  const values = { digest: of.digest, bundle: undefined, kubernetes: of.kubernetes, unsigned: of.unsigned || undefined }
+  return Object.entries(values).reduce((t, [key, value]) => set(t, 'Release', ['spec', key], value), text)
+}
+
 // providerType begins the document of the provider again, as that of another type. Its name stays.
 export function providerType(text: string, type: string): string {
   const name = partOf(text, 'Provider')?.name

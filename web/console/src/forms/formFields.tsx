@@ -9,6 +9,7 @@ import {
   TextInput,
 } from '@patternfly/react-core'
 import { useState } from 'react'
+import { flushSync } from 'react-dom'
 import type { Field } from './fields'
 import { choices, foundWords, has, type Found } from './found'
 import type { Kind } from './kinds'
@@ -69,6 +70,11 @@ export function typed(of: Pick<Field, 'type' | 'options'>, text: string): Value 
 
 function OneField({ id, of, value, wrong, found, change }: OneFieldProps) {
   const [typing, setTyping] = useState(false)
+  const [within, setWithin] = useState(false) // choices that arrive while a person types do not take the field away
+  const turn = (toText: boolean) => {
+    flushSync(() => setTyping(toText))
+    document.getElementById(id)?.focus() // the field that had the focus is gone
+  }
   const shown = value === undefined ? '' : String(value)
   const validated = wrong.length > 0 ? 'error' : 'default'
   const known = of.options?.some(([v]) => v === shown)
@@ -89,13 +95,13 @@ function OneField({ id, of, value, wrong, found, change }: OneFieldProps) {
             <FormSelectOption key={v} value={v} label={text} />
           ))}
         </FormSelect>
-      ) : offered && !typing ? (
+      ) : offered && !typing && !within ? (
         <FormSelect
           id={id}
           value={shown}
           validated={validated}
           aria-describedby={`${id}-help`}
-          onChange={(_, v) => (v === another ? setTyping(true) : change(typed(of, v)))}
+          onChange={(_, v) => (v === another ? turn(true) : change(typed(of, v)))}
         >
           {!offered.some(([v]) => v === shown) && shown !== '' && <FormSelectOption value={shown} label={shown} />}
           {(of.empty !== undefined || shown === '') && <FormSelectOption value="" label={of.empty ?? 'Choose'} />}
@@ -114,11 +120,13 @@ function OneField({ id, of, value, wrong, found, change }: OneFieldProps) {
           autoComplete="off"
           spellCheck={false}
           aria-describedby={`${id}-help`}
+          onFocus={() => setWithin(!offered)}
+          onBlur={() => setWithin(false)}
           onChange={(_, v) => change(typed(of, v))}
         />
       )}
       <FormHelperText id={`${id}-help`}>
-        <HelperText>
+        <HelperText isLiveRegion>
           {wrong.map((m, i) => (
             <HelperTextItem key={i} variant="error">
               {m.message}
@@ -132,7 +140,7 @@ function OneField({ id, of, value, wrong, found, change }: OneFieldProps) {
           )}
           {typing && (
             <HelperTextItem>
-              <Button variant="link" isInline onClick={() => setTyping(false)}>
+              <Button variant="link" isInline onClick={() => turn(false)}>
                 Choose from what was found
               </Button>
             </HelperTextItem>

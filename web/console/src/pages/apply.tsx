@@ -161,7 +161,6 @@ function FormWith({ title, draft, from, above, etag: began, of, kind, left }: Fo
             <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
               <Editor text={text} onChange={edit} marks={marks} label={title} />
             </Suspense>
-            <p className="hint">Escape and then Tab leaves the editor by keyboard.</p>
           </div>
         </div>
         {theirs && of && (

@@ -1,6 +1,7 @@
 import { Button, Card, CardBody, CardTitle, Content, Spinner } from '@patternfly/react-core'
 import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
 import { useQuery } from '@tanstack/react-query'
+import { useRef } from 'react'
 import { useAsked } from '../api/asked'
 import { client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
@@ -55,22 +56,32 @@ interface LookAtDraftProps {
   of: Asked
 }
 
-// LookAtDraft asks a provider that is not stored.
+// LookAtDraft asks a provider that is not stored. The focus stays here while the button becomes the answer.
 export function LookAtDraft({ provider, of }: LookAtDraftProps) {
   const me = useMe()
+  const box = useRef<HTMLDivElement>(null)
   if (me.scope !== 'all' || me.role !== 'admin') return null
-  if (of.data || of.error || of.isFetching) return <Looking provider={provider} of={of} />
+  const look = () => {
+    box.current?.focus({ preventScroll: true })
+    void of.refetch()
+  }
   return (
-    <div className="stack">
-      <Actions>
-        <Button variant="secondary" onClick={() => void of.refetch()}>
-          Look at what it has
-        </Button>
-      </Actions>
-      <p className="hint">
-        The address and the account are enough to look; nothing is stored. Then you can choose names instead of typing
-        them.
-      </p>
+    <div className="stack step" ref={box} tabIndex={-1}>
+      {of.data || of.error || of.isFetching ? (
+        <Looking provider={provider} of={of} />
+      ) : (
+        <>
+          <Actions>
+            <Button variant="secondary" onClick={look}>
+              Look at what it has
+            </Button>
+          </Actions>
+          <p className="hint">
+            The address and the account are enough to look; nothing is stored. Then you can choose names instead of
+            typing them.
+          </p>
+        </>
+      )}
     </div>
   )
 }
@@ -95,7 +106,7 @@ export function Looking({ provider, of }: LookingProps) {
     <>
       <p className="hint" role="status">
         The choices are what {provider} has ({of.data.version}).{' '}
-        <Button variant="link" isInline isDisabled={of.isFetching} onClick={() => void of.refetch()}>
+        <Button variant="link" isInline isAriaDisabled={of.isFetching} onClick={() => void of.refetch()}>
           Look again
         </Button>
       </p>

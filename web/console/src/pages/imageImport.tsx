@@ -1,6 +1,5 @@
 import { Button, Form, FormGroup, FormSelect, FormSelectOption, TextInput } from '@patternfly/react-core'
 import { useState, type FormEvent } from 'react'
-import { Link } from 'react-router'
 import { client, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { bring, type Delivery } from '../forms/bring'
@@ -12,7 +11,7 @@ import { Command, flag, quoted } from '../ui/command'
 import { Facts, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
-import { ImportActions, ReasonField, reasoned, StageBar, TrustField, useImport, type Trust } from './importParts'
+import { ImportActions, Onward, StageBar, Sum, TrustFields, unsignedFlag, useImport, useTrust } from './importParts'
 
 type Job = Schemas['ImageJob']
 
@@ -37,32 +36,31 @@ function importOf(upload: string, { proof, signal, show }: Order): Promise<Job> 
 // ImageImport brings a node image from this machine to the director.
 export default function ImageImport() {
   const [file, setFile] = useState<File>()
-  const [trust, setTrust] = useState<Trust>('signed')
+  const trust = useTrust()
   const [checksum, setChecksum] = useState<File>()
   const [signature, setSignature] = useState<File>()
-  const [reason, setReason] = useState('')
   const [kubernetes, setKubernetes] = useState('')
   const [done, setDone] = useState<Job>()
   const [ahead, setAhead] = useState(true)
   const [arrived, setArrived] = useState<{ sum: string; order: Order }>()
   const { stage, failed, run, stop } = useImport()
-  const ready = file !== undefined && (trust === 'signed' ? !!checksum && !!signature : reasoned(reason))
+  const signed = trust.trust === 'signed'
+  const ready = file !== undefined && trust.ready && (!signed || (!!checksum && !!signature))
 
   const submit = async (e: FormEvent) => {
     e.preventDefault()
-    if (!file || !ready) return
+    if (!file || !ready || stage) return
     setDone(undefined)
     setArrived(undefined)
     await run(async (signal, show) => {
-      const proof: Proof =
-        trust === 'signed'
-          ? { checksum: await checksum?.text(), signature: await signature?.text() }
-          : { unsigned: reason.trim() }
+      const proof: Proof = signed
+        ? { checksum: await checksum?.text(), signature: await signature?.text() }
+        : { unsigned: trust.unsigned }
       const order: Order = {
         file,
         about: proof,
         proof: { ...proof, kubernetes: kubernetes || undefined },
-        ahead: trust === 'signed' || ahead,
+        ahead: signed || ahead,
         signal,
         show,
       }
@@ -94,16 +92,11 @@ export default function ImageImport() {
     <Page title="Import an image" above={[{ to: '/infrastructure/images', text: 'Images' }]}>
       <Form onSubmit={(e) => void submit(e)}>
         {choose('image-file', 'Image: qcow2, raw, VMDK or OVA', '', setFile)}
-        <TrustField id="image" of={trust} set={setTrust} busy={stage !== undefined} />
-        {trust === 'signed' ? (
-          <>
-            {choose('image-checksum', 'Checksum: FILE.sha256', '.sha256', setChecksum)}
-            {choose('image-signature', 'Signature: FILE.sha256.minisig', '.minisig', setSignature)}
-          </>
-        ) : (
-          <ReasonField id="image" of={reason} set={setReason} />
-        )}
-        {trust === 'unsigned' && (
+        <TrustFields id="image" of={trust} busy={stage !== undefined}>
+          {choose('image-checksum', 'Checksum: FILE.sha256', '.sha256', setChecksum)}
+          {choose('image-signature', 'Signature: FILE.sha256.minisig', '.minisig', setSignature)}
+        </TrustFields>
+        {!signed && (
           <FormGroup label="Checksum" fieldId="image-ahead">
             <FormSelect
               id="image-ahead"
@@ -131,7 +124,7 @@ export default function ImageImport() {
         <ImportActions ready={ready} stage={stage} stop={stop} />
         <Command>
           {`directorctl image import ${quoted(file?.name ?? 'FILE')}${flag('kubernetes', kubernetes)}` +
-            flag('unsigned', trust === 'unsigned' ? reason.trim() || 'WHY' : '')}
+            unsignedFlag(trust)}
         </Command>
       </Form>
     </Page>
@@ -146,16 +139,7 @@ function Compare({ sum, decide }: { sum: string; decide: (take: boolean) => void
   return (
     <Alert isInline variant="info" title="All of the file has arrived. Compare its checksum." role="status">
       <div className="stack">
-        <Facts
-          of={[
-            [
-              'SHA-256',
-              <span key="s" className="mono break">
-                {sum}
-              </span>,
-            ],
-          ]}
-        />
+        <Facts of={[['SHA-256', <Sum key="s">{sum}</Sum>]]} />
         <FormGroup label="What its publisher says" fieldId="image-publisher">
           <TextInput
             id="image-publisher"
@@ -192,17 +176,12 @@ function Imported({ file }: { file: Schemas['ImageFile'] }) {
         of={[
           ['Kubernetes', file.kubernetes],
           ['Size', `${size(file.size)}, a disk of ${size(file.virtual)}`],
-          [
-            'SHA-256',
-            <span key="s" className="mono break">
-              {file.sha256}
-            </span>,
-          ],
+          ['SHA-256', <Sum key="s">{file.sha256}</Sum>],
         ]}
       />
-      <Link to={`/apply?template=Image&sha256=${file.sha256}&kubernetes=${encodeURIComponent(file.kubernetes)}`}>
-        Write the document that clusters name
-      </Link>
+      <Onward
+        document={`/apply?template=Image&sha256=${file.sha256}&kubernetes=${encodeURIComponent(file.kubernetes)}`}
+      />
     </Alert>
   )
 }

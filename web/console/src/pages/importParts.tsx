@@ -1,39 +1,63 @@
 // What the imports of images and of release bundles have in common.
 import { Button, FormGroup, FormSelect, FormSelectOption, Progress, TextInput } from '@patternfly/react-core'
-import { useEffect, useRef, useState } from 'react'
+import { useEffect, useRef, useState, type ReactNode } from 'react'
+import { Link, useSearchParams } from 'react-router'
 import type { Stage } from '../forms/bring'
 import { Actions } from '../ui/actions'
+import { flag } from '../ui/command'
 import { size } from '../ui/size'
 
-export type Trust = 'signed' | 'unsigned'
+type Trust = 'signed' | 'unsigned'
 
 // reasoned reports whether a reason has the three words that the director asks for.
-export const reasoned = (reason: string) => reason.trim().split(/\s+/).length >= 3
+const reasoned = (reason: string) => reason.trim().split(/\s+/).length >= 3
+
+// useTrust is why an import is trusted: its signature, or the reason for which it is used without one.
+export function useTrust() {
+  const [trust, setTrust] = useState<Trust>('signed')
+  const [reason, setReason] = useState('')
+  const bare = trust === 'unsigned'
+  return { trust, setTrust, reason, setReason, unsigned: bare ? reason.trim() : '', ready: !bare || reasoned(reason) }
+}
 
 interface TrustProps {
   id: string // of this form, as the beginning of the fields' ids
-  of: Trust
-  set: (t: Trust) => void
+  of: ReturnType<typeof useTrust>
   busy: boolean
+  children?: ReactNode // further fields of what is signed
 }
 
-export function TrustField({ id, of, set, busy }: TrustProps) {
+export function TrustFields({ id, of, busy, children }: TrustProps) {
   return (
-    <FormGroup label="Trust" fieldId={`${id}-trust`}>
-      <FormSelect id={`${id}-trust`} value={of} isDisabled={busy} onChange={(_, v) => set(v as Trust)}>
-        <FormSelectOption value="signed" label="It is signed with a trusted key" />
-        <FormSelectOption value="unsigned" label="It has no signature" />
-      </FormSelect>
-    </FormGroup>
+    <>
+      <FormGroup label="Trust" fieldId={`${id}-trust`}>
+        <FormSelect id={`${id}-trust`} value={of.trust} isDisabled={busy} onChange={(_, v) => of.setTrust(v as Trust)}>
+          <FormSelectOption value="signed" label="It is signed with a trusted key" />
+          <FormSelectOption value="unsigned" label="It has no signature" />
+        </FormSelect>
+      </FormGroup>
+      {of.trust === 'signed' ? (
+        children
+      ) : (
+        <FormGroup
+          label="Why it is used without a signature, in three words or more"
+          fieldId={`${id}-reason`}
+          isRequired
+        >
+          <TextInput id={`${id}-reason`} isRequired value={of.reason} onChange={(_, v) => of.setReason(v)} />
+        </FormGroup>
+      )}
+    </>
   )
 }
 
-export function ReasonField({ id, of, set }: { id: string; of: string; set: (reason: string) => void }) {
-  return (
-    <FormGroup label="Why it is used without a signature, in three words or more" fieldId={`${id}-reason`} isRequired>
-      <TextInput id={`${id}-reason`} isRequired value={of} onChange={(_, v) => set(v)} />
-    </FormGroup>
-  )
+// unsignedFlag is the reason as a flag of a command.
+export const unsignedFlag = (of: ReturnType<typeof useTrust>) =>
+  flag('unsigned', of.trust === 'unsigned' ? of.unsigned || 'WHY' : '')
+
+// Sum is a checksum, whole.
+export function Sum({ children }: { children: string }) {
+  return <span className="mono break">{children}</span>
 }
 
 // stopped is why the person's Stop ends an import, and not that the page was left.
@@ -74,7 +98,12 @@ export function StageBar({ of }: { of: Stage }) {
 export function ImportActions({ ready, stage, stop }: { ready: boolean; stage: Stage | undefined; stop: () => void }) {
   return (
     <Actions>
-      <Button type="submit" isDisabled={!ready || stage !== undefined} isLoading={stage !== undefined}>
+      <Button
+        type="submit"
+        isDisabled={!ready}
+        isAriaDisabled={stage !== undefined} // it keeps the focus
+        isLoading={stage !== undefined}
+      >
         Import
       </Button>
       {stage && (
@@ -83,5 +112,15 @@ export function ImportActions({ ready, stage, stop }: { ready: boolean; stage: S
         </Button>
       )}
     </Actions>
+  )
+}
+
+// Onward leads from what was imported to the cluster that it is for, or to its document.
+export function Onward({ document }: { document: string }) {
+  const [params] = useSearchParams()
+  return params.get('for') === 'cluster' ? (
+    <Link to="/clusters/new?step=image">Back to the new cluster</Link>
+  ) : (
+    <Link to={document}>Write the document that clusters name</Link>
   )
 }

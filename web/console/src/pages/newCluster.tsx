@@ -130,9 +130,7 @@ function Wizard({ known, left }: { known: Known; left: Draft | undefined }) {
           <Suspense fallback={<Spinner aria-label="Loading the editor" />}>
             <Editor text={text} onChange={edit} marks={marks} label="Documents" line={shown} />
           </Suspense>
-          <p className="hint">
-            The form writes this text, and shows what you write here. Escape and then Tab leaves the editor.
-          </p>
+          <p className="hint">The form writes this text, and shows what you write here.</p>
         </div>
       </div>
     </div>
@@ -201,7 +199,12 @@ function Review({ text, ready, outcome, drop }: ReviewProps) {
         {failed !== undefined && <ProblemAlert of={failed} />}
         <p className="hint">No VM is made before you have read the plan and started it.</p>
         <Actions>
-          <Button isDisabled={busy || !(ready || stored) || name === ''} isLoading={busy} onClick={() => void go()}>
+          <Button
+            isDisabled={!busy && (!(ready || stored) || name === '')}
+            isAriaDisabled={busy} // it keeps the focus
+            isLoading={busy}
+            onClick={() => void go()}
+          >
             Store and plan
           </Button>
           <Button variant="secondary" onClick={() => save('documents.yaml', text, 'application/yaml')}>

@@ -10,12 +10,23 @@ import {
   FormSelectOption,
   Radio,
 } from '@patternfly/react-core'
-import { useState } from 'react'
+import { useId, useState, type ReactNode } from 'react'
 import { Link } from 'react-router'
 import { api, list } from '../api/client'
 import { useMe } from '../app/me'
 import { autoSize, fields, sizes, workersOf } from '../forms/fields'
-import { describe, providerType, referred, refer, rename, useKnown, type Ground, type Known } from '../forms/first'
+import {
+  describe,
+  providerType,
+  referred,
+  refer,
+  rename,
+  takeBundle,
+  takeImage,
+  useKnown,
+  type Ground,
+  type Known,
+} from '../forms/first'
 import { FormFields } from '../forms/formFields'
 import type { Kind } from '../forms/kinds'
 import type { Mark } from '../forms/places'
@@ -105,7 +116,8 @@ export function GroundStep({ kind, text, edit, known, marks }: StepProps & { kin
             </FormGroup>
           )}
           {own && kind === 'Provider' && <ProviderType text={text} edit={edit} />}
-          {own && kind === 'Image' && <Imported text={text} edit={edit} />}
+          {own && kind === 'Image' && <ImportedImage text={text} edit={edit} />}
+          {own && kind === 'Release' && <ImportedBundle text={text} edit={edit} />}
           {own && (
             <FormFields
               kind={kind}
@@ -159,39 +171,72 @@ function SetCredentials({ text }: { text: string }) {
   )
 }
 
-// Imported offers the images that the director has and that no document names yet.
-function Imported({ text, edit }: { text: string; edit: (text: string) => void }) {
+interface ImportedProps {
+  text: string
+  edit: (text: string) => void
+}
+
+// ImportedImage offers the images that the director has and that no document names yet.
+function ImportedImage({ text, edit }: ImportedProps) {
   const asked = api.useQuery('get', '/images', {})
   const free = list(asked.data?.items).filter((i) => !i.name)
-  const take = (sha256: string) => {
-    const image = free.find((i) => i.sha256 === sha256)
-    if (!image) return
-    const own = set(set(text, 'Image', ['spec', 'sha256'], sha256), 'Image', ['spec', 'source'], undefined)
-    edit(image.kubernetes ? set(own, 'Image', ['spec', 'kubernetes'], image.kubernetes) : own)
-  }
+  return (
+    <Imported
+      label="An image that was imported"
+      value={String(get(text, 'Image', ['spec', 'sha256']) ?? '')}
+      of={free.map((i) => [i.sha256, `${i.kubernetes ?? ''} ${i.sha256.slice(0, 16)}`])}
+      take={(sha256) => {
+        const image = free.find((i) => i.sha256 === sha256)
+        if (image) edit(takeImage(text, image))
+      }}
+    >
+      <Link to="/images/import?for=cluster">Import an image</Link>
+    </Imported>
+  )
+}
+
+// ImportedBundle offers the release bundles that the director has and that no document names yet.
+function ImportedBundle({ text, edit }: ImportedProps) {
+  const asked = api.useQuery('get', '/releases', {})
+  const free = list(asked.data?.items).flatMap((r) => (r.file && !r.name ? [{ ...r.file, unsigned: r.unsigned }] : []))
+  return (
+    <Imported
+      label="A bundle that was imported"
+      value={String(get(text, 'Release', ['spec', 'digest']) ?? '')}
+      of={free.map((f) => [f.digest, `${f.name}, ${f.kubernetes} ${f.digest.slice(0, 16)}`])}
+      take={(digest) => {
+        const bundle = free.find((f) => f.digest === digest)
+        if (bundle) edit(takeBundle(text, bundle))
+      }}
+    >
+      <Link to="/releases/import?for=cluster">Import a bundle</Link>
+    </Imported>
+  )
+}
+
+interface ChoiceProps {
+  label: string
+  value: string
+  of: [value: string, label: string][]
+  take: (value: string) => void
+  children: ReactNode // leads to the import
+}
+
+function Imported({ label, value, of, take, children }: ChoiceProps) {
+  const id = useId()
   return (
     <>
-      {free.length > 0 && (
-        <FormGroup label="An image that was imported" fieldId="imported">
-          <FormSelect
-            id="imported"
-            value={String(get(text, 'Image', ['spec', 'sha256']) ?? '')}
-            onChange={(_, v) => take(v)}
-          >
+      {of.length > 0 && (
+        <FormGroup label={label} fieldId={id}>
+          <FormSelect id={id} value={of.some(([v]) => v === value) ? value : ''} onChange={(_, v) => take(v)}>
             <FormSelectOption value="" label="Choose" />
-            {free.map((i) => (
-              <FormSelectOption
-                key={i.sha256}
-                value={i.sha256}
-                label={`${i.kubernetes ?? ''} ${i.sha256.slice(0, 16)}`}
-              />
+            {of.map(([v, text]) => (
+              <FormSelectOption key={v} value={v} label={text} />
             ))}
           </FormSelect>
         </FormGroup>
       )}
-      <p>
-        <Link to="/images/import">Import an image</Link>; what is filled in here stays.
-      </p>
+      <p>{children}; what is filled in here stays.</p>
     </>
   )
 }

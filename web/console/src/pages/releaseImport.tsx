@@ -1,6 +1,5 @@
 import { Form, FormGroup, FormSelect, FormSelectOption } from '@patternfly/react-core'
 import { useState, type FormEvent } from 'react'
-import { Link } from 'react-router'
 import { client, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { bring, type Stage } from '../forms/bring'
@@ -10,7 +9,7 @@ import { Command, flag, quoted } from '../ui/command'
 import { Facts, Page } from '../ui/page'
 import { ProblemAlert } from '../ui/problem'
 import { size } from '../ui/size'
-import { ImportActions, ReasonField, reasoned, StageBar, TrustField, useImport, type Trust } from './importParts'
+import { ImportActions, Onward, StageBar, Sum, TrustFields, unsignedFlag, useImport, useTrust } from './importParts'
 import { emptyMirror, fetchedFrom, isMirror, MirrorFields } from './mirror'
 import { documentOf } from './releases'
 
@@ -32,23 +31,21 @@ export default function ReleaseImport() {
   const [mirrored, setMirrored] = useState(false)
   const [mirror, setMirror] = useState(emptyMirror)
   const [file, setFile] = useState<File>()
-  const [trust, setTrust] = useState<Trust>('signed')
-  const [reason, setReason] = useState('')
+  const trust = useTrust()
   const [done, setDone] = useState<Schemas['ReleaseFile']>()
   const { stage, failed, run, stop } = useImport()
-  const unsigned = trust === 'unsigned' ? reason.trim() : ''
   const chosen = mirrored ? isMirror(mirror) : file !== undefined
-  const ready = chosen && (trust === 'signed' || reasoned(reason))
+  const ready = chosen && trust.ready
   const submit = async (e: FormEvent) => {
     e.preventDefault()
-    if (!ready) return
+    if (!ready || stage) return
     setDone(undefined)
     await run(async (signal, show) => {
       const upload = mirrored
         ? await fetchedFrom(mirror, show, signal)
         : file && (await bring({ file, about: { kind: 'release' }, ahead: true, signal, show }))
       if (!upload) return
-      setDone((await unpack(upload, unsigned, show, signal)).file)
+      setDone((await unpack(upload, trust.unsigned, show, signal)).file)
     })
   }
   return (
@@ -77,8 +74,7 @@ export default function ReleaseImport() {
             />
           </FormGroup>
         )}
-        <TrustField id="release" of={trust} set={setTrust} busy={stage !== undefined} />
-        {trust === 'unsigned' && <ReasonField id="release" of={reason} set={setReason} />}
+        <TrustFields id="release" of={trust} busy={stage !== undefined} />
         {failed !== undefined && <ProblemAlert of={failed} />}
         {stage && <StageBar of={stage} />}
         {done && (
@@ -88,22 +84,17 @@ export default function ReleaseImport() {
                 ['Name', done.name],
                 ['Kubernetes', done.kubernetes],
                 ['Size', `${size(done.size)}, ${done.images} images`],
-                [
-                  'Digest',
-                  <span key="d" className="mono break">
-                    {done.digest}
-                  </span>,
-                ],
+                ['Digest', <Sum key="d">{done.digest}</Sum>],
               ]}
             />
-            <Link to={documentOf(done, unsigned)}>Write the document that clusters name</Link>
+            <Onward document={documentOf(done, trust.unsigned)} />
           </Alert>
         )}
         <ImportActions ready={ready} stage={stage} stop={stop} />
         <Command>
           {`directorctl release import ${quoted(mirrored ? mirror.url || 'URL' : (file?.name ?? 'FILE'))}` +
             (mirrored ? flag('mirror-user', mirror.user) + (mirror.ca && ' --mirror-ca ca.crt') : '') +
-            flag('unsigned', trust === 'unsigned' ? reason.trim() || 'WHY' : '')}
+            unsignedFlag(trust)}
         </Command>
       </Form>
     </Page>
