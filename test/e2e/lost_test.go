@@ -88,6 +88,7 @@ func (s *suite) keepsBackupsInABucket(t *testing.T) {
 // runs in the bundle, so a restored director runs it again by itself, later.
 func (s *suite) bundleDirector(t *testing.T, schedule string) string {
 	t.Helper()
+	s.needsBucket(t)
 	before := s.bundles(t)
 	s.ctl(t, "schedules", "run", schedule, "--wait")
 	for _, file := range s.bundles(t) {
