@@ -1,6 +1,7 @@
 package appliance
 
 import (
+	"cmp"
 	"errors"
 	"os"
 	"os/exec"
@@ -164,24 +165,33 @@ func TestListsOfSecurityUpdatesThatAreRefused(t *testing.T) {
 	if err := os.Truncate(huge, mostUpdates+1); err != nil {
 		t.Fatal(err)
 	}
-	packages := security("Packages")
-	for _, tt := range []struct{ what, release, packages, field, msg string }{
-		{"changed", file("changed", strings.ReplaceAll(string(good), "Version: 12", "Version: 13")), packages,
-			"InRelease", "has no signature of Debian"},
-		{"unsigned", file("unsigned", "Codename: bookworm-security\n"), packages, "InRelease", "has no signature"},
-		{"of another Debian", security("InRelease.trixie"), packages, "InRelease", "is of trixie-security"},
-		{"older", security("InRelease.older"), packages, "InRelease", "the list that is kept is of 2026-05-20"},
-		{"another list", security("InRelease"), file("other", "Package: a\n"), "Packages", "is not the one"},
-		{"none", filepath.Join(dir, "none"), packages, "InRelease", "cannot be read"},
-		{"a directory", security("InRelease"), dir, "Packages", "is no regular file"},
-		{"too large", security("InRelease"), huge, "Packages", "has more than 64 MiB"},
-		{"an option", "--help", packages, "InRelease", "cannot be read"},
+	for what, tt := range map[string]struct{ release, packages, field, msg string }{
+		"changed": {
+			release: file("changed", strings.ReplaceAll(string(good), "Version: 12", "Version: 13")),
+			field:   "InRelease", msg: "has no signature of Debian",
+		},
+		"unsigned": {
+			release: file("unsigned", "Codename: bookworm-security\n"), field: "InRelease", msg: "has no signature",
+		},
+		"of another Debian": {
+			release: security("InRelease.trixie"), field: "InRelease", msg: "is of trixie-security",
+		},
+		"older": {
+			release: security("InRelease.older"), field: "InRelease", msg: "the list that is kept is of 2026-05-20",
+		},
+		"another list": {packages: file("other", "Package: a\n"), field: "Packages", msg: "is not the one"},
+		"none":         {release: filepath.Join(dir, "none"), field: "InRelease", msg: "cannot be read"},
+		"a directory":  {packages: dir, field: "Packages", msg: "is no regular file"},
+		"too large":    {packages: huge, field: "Packages", msg: "has more than 64 MiB"},
+		"an option":    {release: "--help", field: "InRelease", msg: "cannot be read"},
 	} {
-		_, err := p.Read(t.Context(), tt.release, tt.packages)
+		_, err := p.Read(
+			t.Context(), cmp.Or(tt.release, security("InRelease")), cmp.Or(tt.packages, security("Packages")),
+		)
 		fields := director.FieldsOf(err)
 		if director.KindOf(err) != director.KindInvalid || len(fields) != 1 || fields[0].Path != tt.field ||
 			!strings.Contains(fields[0].Msg, tt.msg) || fields[0].Hint == "" {
-			t.Errorf("%s: %v, %+v", tt.what, err, fields)
+			t.Errorf("%s: %v, %+v", what, err, fields)
 		}
 	}
 	if list, err := p.security(); err != nil || len(list.Versions) != 3 {

@@ -440,7 +440,8 @@ func (s *Service) stillMay(ctx context.Context, c director.Campaign, m director.
 				m.AgreedBy,
 				a, m.Name,
 			).WithHint(
-				"somebody who may do this must agree to the wave: directorctl campaign agree %s --wave %d", c.ID, m.Wave,
+				"somebody who may do this must agree to the wave: directorctl campaign agree %s --wave %d",
+				c.ID, m.Wave,
 			)
 		}
 	}

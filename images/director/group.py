@@ -88,7 +88,6 @@ class Services:
     """A PostgreSQL with TLS, and an NFS, on this machine."""
 
     def __init__(self, name: str) -> None:
-        sh(f"{ROOT}/test/lab/need.sh", "postgresql", "nfs-ganesha", "nfs-ganesha-vfs", "openssl", "age")
         os.chmod(WORK, 0o711)
         self.top = f"{WORK}/{name}"
         self.export, self.models, self.running, self.ask = f"{self.top}/export", f"{self.top}/models.yaml", [], ()

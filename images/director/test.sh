@@ -66,6 +66,9 @@ END
 
 trap finish EXIT
 trap 'exit 130' INT TERM
+if [[ $KAAS_APPLIANCE_ONLY == *group* ]]; then # the lab has no way out to install them
+    "$root/test/lab/need.sh" postgresql nfs-ganesha nfs-ganesha-vfs openssl age
+fi
 "$lab" up
 if [[ " $KAAS_APPLIANCE_ONLY " == *" nocloud "* ]]; then
     APPLIANCE_TEST_CONSUL=$("$root/test/consul/build.sh" | tail -n 1)
