@@ -440,8 +440,7 @@ func (s *Service) stillMay(ctx context.Context, c director.Campaign, m director.
 				m.AgreedBy,
 				a, m.Name,
 			).WithHint(
-				"somebody who may do this must agree to the wave: directorctl campaign agree %s --wave %d",
-				c.ID, m.Wave,
+				"a user who may do this must agree to the wave: directorctl campaign agree %s --wave %d", c.ID, m.Wave,
 			)
 		}
 	}
