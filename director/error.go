@@ -45,9 +45,10 @@ type Error struct {
 
 // Field is one wrong place in an input.
 type Field struct {
-	Path string // spec.workers[0].memory, or file:line:column: spec...
-	Msg  string // what is wrong there
-	Hint string // what would be right; may be empty
+	Path     string // spec.workers[0].memory, or file:line:column: spec...
+	Document string // that it is in, as Kind/name, if it is known apart from Path
+	Msg      string // what is wrong there
+	Hint     string // what would be right; may be empty
 }
 
 // String renders the place, what is wrong and what would be right, in one line.

@@ -1,6 +1,31 @@
 package api
 
-import "testing"
+import (
+	"testing"
+
+	"github.com/director-kaas/kaas/director"
+)
+
+// A preview has the line of a value that cannot be read, its document and its pointer.
+func TestLocatedValues(t *testing.T) {
+	t.Parallel()
+	l := locate([]byte("kind: Network\nmetadata: {name: a}\nspec:\n  cidr: x\n---\n" +
+		"kind: Network\nmetadata: {name: a}\nspec:\n  cidr: y\n"))
+	for _, c := range []struct {
+		field      director.Field
+		line       int
+		place, ptr string
+	}{
+		{director.Field{Path: "text:4: spec.cidr", Document: "Network/a"}, 4, "spec.cidr", "/spec/cidr"},
+		{director.Field{Path: "text:9: spec.cidr", Document: "Network/a"}, 9, "spec.cidr", "/spec/cidr"},
+		{director.Field{Path: "Network/a: spec.cidr", Document: "Network/a"}, 9, "Network/a: spec.cidr", "/spec/cidr"},
+	} {
+		got := located(l, []director.Field{c.field})[0]
+		if got.Line != c.line || got.Field != c.place || got.Pointer != c.ptr || got.Document != "Network/a" {
+			t.Errorf("%s: %+v", c.field.Path, got)
+		}
+	}
+}
 
 func TestLocate(t *testing.T) {
 	t.Parallel()

@@ -170,7 +170,11 @@ func located(at locator, fields []director.Field) []wire.PreviewProblem {
 			f.Path, line = "", at.lineOf(f.Msg)
 		}
 		out[i].ProblemField = wire.ProblemFieldOf(f)
-		out[i].Line, out[i].Column = at.at(out[i].Document, line, out[i].Pointer)
+		document := out[i].Document
+		if line > 0 { // a text may have two documents of one name
+			document = ""
+		}
+		out[i].Line, out[i].Column = at.at(document, line, out[i].Pointer)
 	}
 	return out
 }

@@ -179,8 +179,11 @@ func TestErrorsComeBackWhole(t *testing.T) {
 		t.Fatalf("%T %v", err, err)
 	}
 	want := []director.Field{
-		{Path: "c.yaml:4: spec.imag", Msg: "is not a field here", Hint: "did you mean image?"},
-		{Path: "c.yaml:4: spec.image", Msg: "is missing"},
+		{
+			Path: "c.yaml:4: spec.imag", Document: "Cluster/demo", Msg: "is not a field here",
+			Hint: "did you mean image?",
+		},
+		{Path: "c.yaml:4: spec.image", Document: "Cluster/demo", Msg: "is missing"},
 	}
 	if diff := cmp.Diff(want, e.Fields); diff != "" || e.Kind != director.KindInvalid {
 		t.Errorf("%s: %s", e.Kind, diff)

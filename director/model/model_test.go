@@ -64,6 +64,41 @@ func TestBadDocuments(t *testing.T) {
 	}
 }
 
+// A problem names its document, so that a form can show it at the field: also where the text cannot be read as one.
+func TestProblemsNameTheirDocument(t *testing.T) {
+	t.Parallel()
+	const network = "apiVersion: kaas/v1\nkind: Network\nmetadata: {name: net1}\n" +
+		"spec: {provider: lab, cidr: 10.90.0.0/33, pool: {from: 10.90.0.10, to: 10.90.0.90}}\n"
+	for _, c := range []struct{ text, path, document string }{
+		{network, "t:4: spec.cidr", "Network/net1"},
+		{"kind: Cluster\nmetadata: {name: [}\n", "t", ""},
+		{strings.Replace(network, "net1", `"Net: 1"`, 1), "t:4: spec.cidr", "Network/Net: 1"},
+		{strings.Replace(network, "net1", "7", 1), "t:3: metadata.name", "Network/"},
+		{strings.Replace(network, "{name: net1}", "net1", 1), "t:3: metadata", "Network/"},
+		{strings.Replace(network, "Network", "Net", 1), "t:2: kind", ""},
+		{strings.Replace(network, "kind: Network\n", "", 1), "t:1: kind", ""},
+		{"- a\n", "t:1: document", ""},
+		{"a: [\n---\n" + network, "t", ""},
+		{strings.Replace(network, "/33", "/24", 1) + "---\n" + strings.Replace(network, "net1", "net2", 1),
+			"t:9: spec.cidr", "Network/net2"},
+		{strings.Replace(strings.Replace(network, "net1", "Net1", 1), "/33", "/24", 1),
+			"Network/Net1: metadata.name", "Network/Net1"},
+	} {
+		docs, err := Parse([]byte(c.text), "t")
+		if err == nil {
+			_, err = Validate(&docs[0])
+		}
+		e, ok := errors.AsType[*director.Error](err)
+		if !ok {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		if f := e.Fields[0]; f.Path != c.path || f.Document != c.document {
+			t.Errorf("%s: %q in %q, want %q in %q", c.text, f.Path, f.Document, c.path, c.document)
+		}
+	}
+}
+
 // parseAndCheck does what an apply does, with the demo's documents already there.
 func parseAndCheck(text string) string {
 	docs, err := Parse([]byte(text), "bad.yaml")

@@ -101,6 +101,7 @@ func parse(text []byte, d *decoder) ([]Document, error) {
 
 type decoder struct {
 	source   string
+	root     *yaml.Node // of the document that is read
 	bounded  bool
 	part     bool // what is missing is no problem
 	problems []director.Field
@@ -118,11 +119,40 @@ func (d *decoder) fail(n *yaml.Node, path, msg, hint string) {
 	if d.source != "" {
 		at = fmt.Sprintf("%s:%d: %s", d.source, n.Line, path)
 	}
-	d.add(director.Field{Path: at, Msg: msg, Hint: hint})
+	f := director.Field{Path: at, Msg: msg, Hint: hint}
+	if len(d.problems) < maxProblems { // what is not kept costs nothing
+		f.Document = nameOf(d.root)
+	}
+	d.add(f)
+}
+
+// nameOf says which document the mapping is, as Kind/name; nothing if it has no kind that is known. The name is empty
+// if it is not a text.
+func nameOf(root *yaml.Node) string {
+	kind := under(root, "kind")
+	if kind == nil || !slices.Contains(Kinds(), Kind(kind.Value)) {
+		return ""
+	}
+	out := Ref{Kind: Kind(kind.Value)}
+	if name := under(under(root, "metadata"), "name"); name != nil && name.Tag == "!!str" {
+		out.Name = short(name.Value)
+	}
+	return out.String()
+}
+
+// under returns what a mapping has for the key; nil if it has nothing, or is none.
+func under(n *yaml.Node, key string) *yaml.Node {
+	for i := 0; n != nil && n.Kind == yaml.MappingNode && i+1 < len(n.Content); i += 2 {
+		if n.Content[i].Value == key {
+			return n.Content[i+1]
+		}
+	}
+	return nil
 }
 
 // document reads the envelope first, because the kind says which type the spec has.
 func (d *decoder) document(n *yaml.Node) (Document, bool) {
+	d.root = n
 	if n.Kind != yaml.MappingNode {
 		d.fail(n, "document", "is not a mapping", "a document has apiVersion, kind, metadata and spec")
 		return Document{}, false

@@ -70,7 +70,7 @@ func (v *validator) fail(path, hint, format string, args ...any) {
 		return
 	}
 	v.problems = append(v.problems, director.Field{
-		Path: v.ref.String() + ": " + path, Msg: fmt.Sprintf(format, args...), Hint: hint,
+		Path: v.ref.String() + ": " + path, Document: v.ref.String(), Msg: fmt.Sprintf(format, args...), Hint: hint,
 	})
 }
 

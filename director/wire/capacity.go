@@ -80,10 +80,10 @@ var (
 // ProblemFieldOf converts a wrong place. Where it names a document, and a field, both are told apart from the rest for
 // programs.
 func ProblemFieldOf(f director.Field) ProblemField {
-	out := ProblemField{Field: f.Path, Message: f.Msg, Hint: f.Hint}
+	out := ProblemField{Field: f.Path, Document: f.Document, Message: f.Msg, Hint: f.Hint}
 	place := f.Path
 	if i := strings.LastIndex(place, ": "); i >= 0 {
-		if documentName.MatchString(place[:i]) {
+		if out.Document == "" && documentName.MatchString(place[:i]) {
 			out.Document = place[:i]
 		}
 		place = place[i+2:]

@@ -28,4 +28,12 @@ func TestProblemFieldsPointIntoDocuments(t *testing.T) {
 			t.Errorf("%s: %s", path, diff)
 		}
 	}
+	for path, want := range map[string]string{
+		"t:4: spec.cidr": "/spec/cidr", "Network/N 1: metadata.name": "/metadata/name",
+	} {
+		got := ProblemFieldOf(director.Field{Path: path, Document: "Network/N 1"})
+		if got.Document != "Network/N 1" || got.Pointer != want {
+			t.Errorf("%s: %+v", path, got)
+		}
+	}
 }

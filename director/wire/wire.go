@@ -65,7 +65,9 @@ func (p Problem) AsError(op string) *director.Error {
 		}
 	}
 	for _, f := range p.Errors {
-		e.Fields = append(e.Fields, director.Field{Path: f.Field, Msg: f.Message, Hint: f.Hint})
+		e.Fields = append(e.Fields, director.Field{
+			Path: f.Field, Document: f.Document, Msg: f.Message, Hint: f.Hint,
+		})
 	}
 	return e
 }
