@@ -8,7 +8,7 @@ import {
   HelperTextItem,
   TextInput,
 } from '@patternfly/react-core'
-import { useState } from 'react'
+import { Fragment, useState, type ReactNode } from 'react'
 import { flushSync } from 'react-dom'
 import type { Field } from './fields'
 import { choices, foundWords, has, type Found } from './found'
@@ -24,29 +24,31 @@ interface FormFieldsProps {
   marks: Mark[]
   edit: (text: string) => void
   found?: Found[] // what the provider has
+  children?: ReactNode // what finds it: it comes before the first field that takes it
 }
 
 // FormFields edit the text. They keep nothing themselves: what they show is what the text says.
-export function FormFields({ kind, fields, text, names, marks, edit, found }: FormFieldsProps) {
+export function FormFields({ kind, fields, text, names, marks, edit, found, children }: FormFieldsProps) {
   const name = partOf(text, kind)?.name ?? ''
-  return fields
-    .filter((f) => !f.when || f.when(text, kind))
-    .map((f) => {
-      const pointer = '/' + f.path.join('/')
-      const wrong = marks.filter((m) => m.pointer === pointer && m.document === `${kind}/${name}`)
-      return (
-        <OneField
-          key={pointer}
-          id={`${kind}${pointer}`}
-          of={f.of ? { ...f, type: 'choice', options: names(f.of).map((n) => [n, n]) } : f}
-          found={f.found && found && choices(found, f.found, f.place && String(get(text, kind, f.place) ?? ''))}
-          value={get(text, kind, f.path)}
-          wrong={wrong}
-          // A name that is cleared to be typed again keeps its place.
-          change={(v) => edit(set(text, kind, f.path, v ?? (f.path.at(-1) === 'name' ? '' : undefined)))}
-        />
-      )
-    })
+  const own = fields.filter((f) => !f.when || f.when(text, kind))
+  const shown = own.map((f) => {
+    const pointer = '/' + f.path.join('/')
+    const wrong = marks.filter((m) => m.pointer === pointer && m.document === `${kind}/${name}`)
+    return (
+      <OneField
+        key={pointer}
+        id={`${kind}${pointer}`}
+        of={f.of ? { ...f, type: 'choice', options: names(f.of).map((n) => [n, n]) } : f}
+        found={f.found && found && choices(found, f.found, f.place && String(get(text, kind, f.place) ?? ''))}
+        value={get(text, kind, f.path)}
+        wrong={wrong}
+        // A name that is cleared to be typed again keeps its place.
+        change={(v) => edit(set(text, kind, f.path, v ?? (f.path.at(-1) === 'name' ? '' : undefined)))}
+      />
+    )
+  })
+  const taking = own.findIndex((f) => f.found)
+  return shown.toSpliced(taking < 0 ? shown.length : taking, 0, <Fragment key="finding">{children}</Fragment>)
 }
 
 interface OneFieldProps {

@@ -47,9 +47,10 @@ export function DocumentForm({ kind, text, marks, edit }: DocumentFormProps) {
               marks={marks}
               edit={edit}
               found={list((drafted ? draft : stored).data?.items)}
-            />
-            {looks && <Looking provider={provider} of={stored} />}
-            {drafted && <LookAtDraft provider={provider} of={draft} />}
+            >
+              {looks && <Looking provider={provider} of={stored} />}
+              {drafted && <LookAtDraft provider={provider} of={draft} />}
+            </FormFields>
           </Form>
           <p className="hint">The form writes the text, which has everything else that can be set.</p>
         </CardBody>

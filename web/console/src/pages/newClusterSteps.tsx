@@ -127,11 +127,12 @@ export function GroundStep({ kind, text, edit, known, marks }: StepProps & { kin
               marks={marks}
               edit={renaming(kind, text, edit)}
               found={list(discovery.data?.items)}
-            />
+            >
+              {kind === 'Provider' && <SetCredentials text={text} />}
+              {drafted && <LookAtDraft provider={provider} of={draft} />}
+              {asks && there && <Looking provider={provider} of={stored} />}
+            </FormFields>
           )}
-          {own && kind === 'Provider' && <SetCredentials text={text} />}
-          {drafted && <LookAtDraft provider={provider} of={draft} />}
-          {asks && there && <Looking provider={provider} of={stored} />}
         </Form>
       </CardBody>
     </Card>
