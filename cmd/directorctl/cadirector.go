@@ -110,7 +110,7 @@ func (a *authorityCommands) trustDirector(ctx context.Context, v wire.DirectorAu
 	if err != nil {
 		return director.Errorf(
 			director.KindUnavailable, "directorctl.pin", "the director cannot be reached by its authorities: %w", err,
-		).WithHint("this configuration is as before. Log in again with --ca-file, or with the new --fingerprint")
+		).WithHint("this configuration has not changed. Log in again with --ca-file, or with the new --fingerprint")
 	}
 	return saveConfig(path, c, token)
 }

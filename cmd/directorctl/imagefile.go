@@ -88,7 +88,7 @@ func (f *imageFile) tells(in wanted) error {
 				"%s does not say which Kubernetes it carries: there is no %s that can be read", in.path,
 				diskimage.ReleasePath,
 			).
-				WithHint("say it: --kubernetes v1.37.2")
+				WithHint("give it: --kubernetes v1.37.2")
 		}
 		f.kubernetes = r.Kubernetes
 	}

@@ -259,7 +259,7 @@ func (a *accountCommands) signableImage(ctx context.Context, path, kubernetes st
 	}
 	if f.kubernetes == "" {
 		err := director.Errorf(director.KindInvalid, opSign, "%s does not say which Kubernetes it carries", path).
-			WithHint("say it: --kubernetes v1.37.2, or --appliance v1.2.0 if it is a director's disk")
+			WithHint("give it: --kubernetes v1.37.2, or --appliance v1.2.0 if it is a director's disk")
 		return signable{}, errors.Join(err, f.Close())
 	}
 	subject := signature.Subject{Kind: signature.KindImage, Kubernetes: f.kubernetes, Arch: "amd64"}

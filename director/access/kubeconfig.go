@@ -59,7 +59,7 @@ func (s *Service) Kubeconfig(ctx context.Context, actor, cluster string, ttl tim
 		return nil, director.Errorf(
 			director.KindOf(err), "access.kubeconfig", "cluster %s cannot be told to accept a kubeconfig: %w",
 			cluster, err,
-		).WithHint("if the cluster is out of order, get one that it accepts anyway: directorctl kubeconfig %s "+
+		).WithHint("if the cluster does not work, get one that it accepts anyway: directorctl kubeconfig %s "+
 			"--break-glass", cluster)
 	}
 	return s.mint(ctx, actor, inst, authorities, group, ttl, "kubeconfig")

@@ -96,7 +96,7 @@ func (m *Manager) accountKey() (*ecdsa.PrivateKey, error) {
 		}
 	}
 	return nil, director.Errorf(director.KindInternal, op, "%s is no key of an ACME account", path).
-		WithHint("put it back from a backup, or remove it: the director makes another account")
+		WithHint("restore it from a backup, or remove it: the director then makes another account")
 }
 
 // write replaces a file, which only the director can read.

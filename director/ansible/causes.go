@@ -58,7 +58,7 @@ func ReadCauses(path string) ([]Cause, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
 		return nil, director.Errorf(director.KindInvalid, opCauses, "the causes cannot be read: %w", err).
-			WithHint("create the file, or take causesFile out of the configuration")
+			WithHint("create the file, or remove causesFile from the configuration")
 	}
 	return ParseCauses(path, data)
 }

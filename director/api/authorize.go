@@ -107,7 +107,7 @@ func (s *server) permit(ctx context.Context, a director.Actor, want asked) error
 func hidden(o director.Object) error {
 	return director.Errorf(
 		director.KindNotFound, "api.permit", "there is no %s %s that you may see", strings.ToLower(o.Kind), o.Name,
-	).WithHint("directorctl whoami shows what you may")
+	).WithHint("directorctl whoami shows what you may do")
 }
 
 // lost reports whether the actor may no longer do what the request asked for.
@@ -135,7 +135,7 @@ func mayStore(a director.Actor, was, is *model.Document) error {
 	ref := is.Ref().String()
 	if is.Kind != model.KindCluster {
 		return director.Errorf(director.KindForbidden, op, "%s: this needs the role admin on the whole director", ref).
-			WithHint("your grants are for clusters alone; ask an administrator")
+			WithHint("your grants are only for clusters; ask an administrator")
 	}
 	next := director.Object{Kind: kindCluster, Name: is.Metadata.Name, Project: is.Cluster.Project}
 	var vars map[string]any
@@ -148,7 +148,7 @@ func mayStore(a director.Actor, was, is *model.Document) error {
 		}
 		if !auth.Can(a, director.ActApply, here) {
 			return director.Errorf(director.KindForbidden, op, "%s: this needs the role admin on the cluster", ref).
-				WithHint("directorctl whoami shows what you may")
+				WithHint("directorctl whoami shows what you may do")
 		}
 		if was.Cluster.Project == is.Cluster.Project {
 			next = here
@@ -171,7 +171,7 @@ func mayHaveVars(ref string, was, is map[string]any) error {
 		model.Document{Kind: model.KindCluster, Cluster: &model.Cluster{Vars: is}},
 	) {
 		return director.Invalid("api.apply", "nothing was applied", []director.Field{{
-			Path: ref + ": " + c.At, Msg: "can be changed by administrators of the whole director alone",
+			Path: ref + ": " + c.At, Msg: "can be changed only by administrators of the whole director",
 			Hint: "leave it as it is, or ask one of them",
 		}})
 	}
@@ -192,7 +192,7 @@ func mayAsk(a director.Actor, r plan.Request) error {
 	} {
 		if f.set {
 			out = append(out, director.Field{
-				Path: f.name, Msg: "can be asked for by operators of the whole director alone", Hint: "ask one of them",
+				Path: f.name, Msg: "can be requested only by operators of the whole director", Hint: "ask one of them",
 			})
 		}
 	}

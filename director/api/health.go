@@ -53,7 +53,7 @@ func (s *server) readiness(ctx context.Context) (wire.Readiness, error) {
 	}
 	return out, &director.Error{
 		Kind: director.KindUnavailable, Op: "api.readyz", Msg: "the director is not ready", Fields: wrong,
-		Hint: "look at what is named; the director's log has the causes",
+		Hint: "check what is named; the director's log has the causes",
 	}
 }
 

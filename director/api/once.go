@@ -114,7 +114,7 @@ func (s *server) claim(g *gin.Context, user, key string) (director.Once, error) 
 		return o, err
 	case o.Request != ours.Request:
 		return o, director.Invalid("api.once", "the key belongs to another request", []director.Field{
-			{Path: "header." + KeyHeader, Msg: "was used for something else", Hint: "a new key for each intention"},
+			{Path: "header." + KeyHeader, Msg: "was used for something else", Hint: "use a new key for each request"},
 		})
 	case o.Status == 0 && o.Claim != ours.Claim:
 		p := newProblem(director.KindConflict, http.StatusConflict)

@@ -162,7 +162,7 @@ func (p groupFiles) unused() error {
 	}
 	if len(entries) > 0 {
 		return director.Errorf(director.KindConflict, opJoin, "the director of this appliance has run plans").
-			WithHint("join with a new appliance; clusters of this one would have no director any more")
+			WithHint("join with a new appliance; the clusters of this one would lose their director")
 	}
 	return nil
 }

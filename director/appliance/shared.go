@@ -143,7 +143,7 @@ func (p Place) MoveFiles(ctx context.Context, g Group) error {
 	}
 	if err := p.group().mountFiles(ctx, g.Files); err != nil {
 		return director.Errorf(director.KindUnavailable, opShared, "%s cannot be mounted: %w", g.Files, err).
-			WithHint("export it by NFS version 4 to all members: look at the exports of the server")
+			WithHint("export it over NFS version 4 to all members; check the exports of the server")
 	}
 	for _, name := range sharedDirs {
 		if mounted, err := isMount(p.data(name)); err != nil {

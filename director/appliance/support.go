@@ -164,7 +164,7 @@ func (p Place) secrets() ([]string, error) {
 		})
 		if err = ignoreMissing(err); err != nil {
 			return nil, director.Errorf(director.KindInternal, "appliance.support", "a secret cannot be read: %w", err).
-				WithHint("run it as root: what is not known cannot be left out")
+				WithHint("run it as root: it cannot leave out secrets that it cannot read")
 		}
 	}
 	all := make([]string, 0, len(found))

@@ -162,7 +162,7 @@ func (c *change) takeKept() error {
 	if server {
 		return director.Errorf(
 			director.KindConflict, opRoots, "version %s does not know the database, which is on a server", kept.Version,
-		).WithHint("restore the database from a backup of before the upgrade, and replace the root disk")
+		).WithHint("restore the database from a backup from before the upgrade, and replace the root disk")
 	}
 	s, err := c.roots().saved(kept.Slot)
 	if err == nil && s.Root != kept.Root {
@@ -215,7 +215,7 @@ func (c *change) write(inbox *os.Root, parts map[int]string) error {
 			director.KindConflict, opRoots,
 			"version %s changes the database, which is on a server: it could not be restored if the upgrade failed",
 			ch.To.Version,
-		).WithHint("back the database up, and replace the root disk: see the page on the appliance")
+		).WithHint("back up the database, and replace the root disk: see the page on the appliance")
 	}
 	if err := c.roots().roomFor(); err != nil { // before anything is written
 		return err

@@ -131,7 +131,7 @@ func (f Files) open(ctx context.Context, id string) ([]byte, store.PlanArchive, 
 			director.KindInternal, op, "the archive %s of plan %s is damaged: its checksum is not %s", p.File, id,
 			p.SHA256,
 		).
-			WithHint("put it back from a backup of the state directory")
+			WithHint("restore it from a backup of the state directory")
 	}
 	return text, p, nil
 }

@@ -240,7 +240,7 @@ func problemsOf(d model.Stored, fields []director.Field) error {
 		case a.Type == model.AuthorityStepCA && f.Path == pki.FieldKey:
 			path = "spec.stepCA.url"
 			fields[i].Msg = "leads to a server that answered with a certificate of another key"
-			fields[i].Hint = "see what answers there: it must be step-ca, with nothing in between"
+			fields[i].Hint = "check what answers there: it must be step-ca, with nothing in between"
 		case a.Type == model.AuthorityStepCA:
 			path = "spec.stepCA.provisioner"
 			fields[i].Msg = "issues an authority that " + f.Msg

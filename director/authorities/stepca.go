@@ -76,9 +76,9 @@ func (c *stepCA) away(err error, patience time.Duration) error {
 		return director.Errorf(
 			director.KindUnavailable, "authorities.step_ca", "the server of %s, %s, did not answer within %s",
 			c.doc.Ref(), c.spec.URL, patience,
-		).WithHint("see whether step-ca runs and is not overloaded: step ca health; then try again")
+		).WithHint("check that step-ca runs and is not overloaded: step ca health; then try again")
 	}
-	return e.WithHint("see whether step-ca runs and spec.stepCA.url is its address: step ca health; then try again")
+	return e.WithHint("check that step-ca runs and that spec.stepCA.url is its address: step ca health; then try again")
 }
 
 // reason leaves out the address that http's errors repeat.
@@ -353,7 +353,7 @@ func (c *stepCA) refused(status int, said string) error {
 		return director.Errorf(
 			director.KindUnavailable, "authorities.step_ca", "the server of %s failed (status %d): %s", c.doc.Ref(),
 			status, said,
-		).WithHint("look at the log of step-ca, then try again")
+		).WithHint("check the log of step-ca, then try again")
 	}
 	return c.bad("provisioner",
 		"allow it on the server: maxTLSCertDuration of the provisioner must be at least spec.life, and no policy may "+

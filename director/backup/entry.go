@@ -57,5 +57,5 @@ func (t *Tail) Check() error {
 	}
 	return director.Errorf(
 		director.KindUnavailable, "backup.snapshot", "the snapshot of etcd is damaged or cut off (%d bytes)", t.size,
-	).WithHint("try again; if it stays, look at the disk of the master")
+	).WithHint("try again; if it happens again, check the disk of the master")
 }

@@ -198,7 +198,7 @@ func notBusy(list []director.CampaignCluster, busy map[string]string) error {
 		director.KindConflict, op, "clusters are in campaigns that have not ended: %s%s", strings.Join(texts, ", "),
 		more,
 	).WithHint(
-		"end that campaign: directorctl campaign end %s, or take clusters out of it: directorctl campaign skip", other,
+		"end that campaign: directorctl campaign end %s, or remove clusters from it: directorctl campaign skip", other,
 	)
 }
 
@@ -337,7 +337,7 @@ func (s *Service) may(by Person, t director.CampaignTarget, doc model.Stored, c 
 	for _, a := range needs(t) {
 		if !by.May(a, o) {
 			return director.Errorf(director.KindForbidden, op, "you may not %s cluster %s", a, c.Name).
-				WithHint("directorctl whoami shows what you may")
+				WithHint("directorctl whoami shows what you may do")
 		}
 	}
 	if r := request(t); len(r.Change) > 0 && by.Store != nil {
@@ -368,7 +368,7 @@ func allowed(by Person, c director.Campaign, change bool) error {
 				return director.Errorf(
 					director.KindForbidden, "campaigns.may", "you may not %s cluster %s, which is in the campaign", a,
 					m.Name,
-				).WithHint("directorctl whoami shows what you may")
+				).WithHint("directorctl whoami shows what you may do")
 			}
 		}
 	}

@@ -307,7 +307,7 @@ func errorOf(op string, resp *http.Response) error {
 	return &director.Error{
 		Kind: director.KindUnavailable, Op: op,
 		Msg:  fmt.Sprintf("the answer is not a director's: HTTP status %s", resp.Status),
-		Hint: "check the address; a proxy may stand before it",
+		Hint: "check the address; a proxy may be in front of it",
 	}
 }
 

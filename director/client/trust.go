@@ -113,7 +113,7 @@ func certificateError(base *url.URL, err error) error {
 		e.Hint = "log in with --ca-file or --fingerprint"
 	case errors.As(err, &host):
 		e.Msg = "the certificate of " + base.String() + " is for another name"
-		e.Hint = "use a name or address that the certificate holds, or log in with --fingerprint"
+		e.Hint = "use a name or address that is in the certificate, or log in with --fingerprint"
 	case errors.As(err, &invalid):
 		e.Msg = "the certificate of " + base.String() + " is not valid: " + invalid.Error()
 	default:

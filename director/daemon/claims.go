@@ -154,7 +154,7 @@ func (d *Daemon) beginHandOver(w http.ResponseWriter, r *http.Request, db *store
 	to, err := backup.Recipients(in.Recipients)
 	if err != nil {
 		return nil, director.Errorf(director.KindInvalid, op, "%w", err).
-			WithHint("name what age-keygen prints as the public key on the machine of the next director")
+			WithHint("give the public key that age-keygen prints on the machine of the next director")
 	}
 	if alive, err := db.Instances(r.Context()); err != nil {
 		return nil, err

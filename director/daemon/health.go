@@ -64,7 +64,7 @@ func (d health) checkDatabase(ctx context.Context, db *store.Store) error {
 	}
 	return &director.Error{
 		Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the database cannot be written",
-		Hint: "see whether its disk has room and works", Err: err,
+		Hint: "check that its disk has room and works", Err: err,
 	}
 }
 
@@ -92,7 +92,7 @@ func (d health) free() (uint64, error) {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(d.cfg.StateDir, &fs); err != nil {
 		return 0, &director.Error{
-			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the state directory cannot be looked at",
+			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the state directory cannot be checked",
 			Err: err,
 		}
 	}
@@ -142,7 +142,7 @@ func (d health) checkRegistry(ctx context.Context) error {
 	conn, err := (&net.Dialer{Timeout: 2 * time.Second}).DialContext(ctx, "tcp", d.registryAddr.String())
 	if err != nil {
 		return &director.Error{
-			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the registry takes no connections",
+			Kind: director.KindUnavailable, Op: "daemon.ready", Msg: "the registry does not accept connections",
 			Hint: "see the director's log", Err: err,
 		}
 	}

@@ -134,7 +134,7 @@ func (s *Service) Delete(ctx context.Context, actor, provider, id string) (ledge
 		return d, director.Errorf(
 			director.KindConflict, op, "the disk %s is in use by %s", id, strings.TrimSpace(d.Holder+" "+d.VM),
 		).
-			WithHint("take that node away first")
+			WithHint("delete that node first")
 	}
 	if err := s.needed(ctx, d); err != nil {
 		return d, err
@@ -197,7 +197,7 @@ func (s *Service) destroy(ctx context.Context, provider string, d ledger.Disk) e
 	v, ok := hypervisor.Capability[hypervisor.Volumes](b)
 	if !ok {
 		return director.Errorf(director.KindInvalid, "disks.delete", "provider %s cannot delete disks", provider).
-			WithHint("delete it by the hypervisor's own means")
+			WithHint("delete it with the hypervisor's own tools")
 	}
 	return v.DeleteVolume(ctx, director.Stamp{Director: s.director, Machine: d.Machine}, d.Serial)
 }

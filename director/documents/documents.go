@@ -106,7 +106,7 @@ func (s *Service) validate(docs []model.Document) error {
 		problems = append(problems, s.alone(&docs[i])...)
 		if ref := docs[i].Ref(); seen[ref] {
 			problems = append(problems, director.Field{
-				Path: ref.String(), Msg: "is there twice in what was applied", Hint: "keep one",
+				Path: ref.String(), Msg: "appears twice in what you apply", Hint: "keep one",
 			})
 		} else {
 			seen[ref] = true
@@ -165,8 +165,8 @@ func (s *Service) checkType(d *model.Document) []director.Field {
 		return nil
 	}
 	return []director.Field{{
-		Path: d.Ref().String() + ": spec.type", Msg: "sim only pretends, and this director does not simulate",
-		Hint: "name a real hypervisor, or rehearse with: director simulate",
+		Path: d.Ref().String() + ": spec.type", Msg: "sim is only for simulations, and this director does not simulate",
+		Hint: "name a real hypervisor, or simulate with: director simulate",
 	}}
 }
 

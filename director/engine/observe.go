@@ -61,7 +61,7 @@ func (e *Engine) Alive() error {
 			director.KindUnavailable, "engine.alive", "the engine could not renew its leases for %s",
 			silence.Round(time.Second),
 		).
-			WithHint("see whether the database can be written")
+			WithHint("check that the database can be written")
 	}
 	return nil
 }

@@ -326,8 +326,8 @@ func (e *Engine) limited(step plan.Step, st *plan.StepState, end ending) plan.Ev
 		if n >= e.cfg.Interruptions {
 			ev.Kind, ev.Counted = plan.NeedsHuman, false
 			ev.Message = fmt.Sprintf("it was interrupted %d times in a row, the last time because: %s", n, ev.Message)
-			ev.Hint = "see in the director's log and with dmesg what ends it, such as want of memory; mend that, " +
-				"then retry the step"
+			ev.Hint = "check the director's log and dmesg for what interrupts it, such as a lack of memory; fix " +
+				"that, then retry the step"
 		} else if end.pause && n > 1 {
 			ev.NotBefore = now.Add(backoff(n - 1))
 		}
@@ -338,7 +338,7 @@ func (e *Engine) limited(step plan.Step, st *plan.StepState, end ending) plan.Ev
 		if now.After(ev.Deadline) {
 			ev.Kind, ev.NotBefore, ev.Deadline = plan.NeedsHuman, time.Time{}, time.Time{}
 			ev.Message = fmt.Sprintf("it was not ready for %s: %s", end.most, ev.Message)
-			ev.Hint = "see to what it waits for, then retry the step"
+			ev.Hint = "fix what it waits for, then retry the step"
 		}
 	}
 	return ev

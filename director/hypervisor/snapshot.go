@@ -82,7 +82,7 @@ func FindSnapshot(have []Snapshot, name string) (Snapshot, bool) {
 // ForeignSnapshot is the error for a snapshot that the director did not take.
 func ForeignSnapshot(op, vm, name string) error {
 	return director.Errorf(director.KindConflict, op, "the snapshot %s of %s is not the director's", name, vm).
-		WithHint("it is left as it is; use the hypervisor's own means")
+		WithHint("it is left as it is; use the hypervisor's own tools")
 }
 
 // NoSnapshot is the error for a snapshot that is not there.

@@ -238,7 +238,7 @@ func (s *Service) Delete(ctx context.Context, actor, name string) error {
 		if len(e.Grants) > 0 {
 			return director.Errorf(
 				director.KindConflict, "identity.delete", "user %s stays: Grant/%s names it", name, e.Grants[0],
-			).WithHint("take the user out of it first; to shut the user out now: directorctl users disable %s", name)
+			).WithHint("remove the user from it first; to lock the user out now: directorctl users disable %s", name)
 		}
 		e.Delete, e.Actor, e.Action = true, actor, "delete"
 		return keepAdmin(*e, "deleted")

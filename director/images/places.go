@@ -57,7 +57,7 @@ func (s *Service) Remove(ctx context.Context, doc model.Stored, places []directo
 	return &director.Error{
 		Kind: director.KindOf(left[0]), Op: "images.delete",
 		Msg:  doc.Ref().String() + " is deleted, and not yet all of its images: " + errors.Join(left...).Error(),
-		Hint: "take the rest off later: directorctl image prune", Err: errors.Join(left...),
+		Hint: "remove the rest later: directorctl image prune", Err: errors.Join(left...),
 	}
 }
 

@@ -88,7 +88,7 @@ func (s *Store) reserve(r Request, unchecked bool) error {
 		return director.Errorf(
 			director.KindExhausted, opUpload, "%d uploads are open, and %d are allowed", sum.number, s.Uploads,
 		).
-			WithHint("finish or abort one of them; one to which nothing is added goes after a day")
+			WithHint("finish or abort one of them; an upload that receives nothing is removed after a day")
 	case sum.sizes+r.Size > s.UploadBytes:
 		return director.Errorf(
 			director.KindExhausted, opUpload, "the open uploads would have %d MiB together, and %d MiB are allowed",

@@ -140,7 +140,7 @@ func (s *Store) fromUpload(ctx context.Context, to jobs.Progress, u Upload, r Im
 		return File{}, errWrong{director.Errorf(
 			director.KindInvalid, opImport, "what has arrived of %s has the SHA-256 %s and not %s", name, sum, r.Upload,
 		).
-			WithHint("the file has changed while it was sent, or was damaged on its way: send it again")}
+			WithHint("the file changed while it was sent, or was damaged on the way: send it again")}
 	}
 	info, err := inspect(ctx, path, name)
 	if director.KindOf(err) == director.KindInvalid {
@@ -283,7 +283,7 @@ func tells(f *File, name string, info diskimage.Info) error {
 			director.KindInvalid, opImport,
 			"%s does not say which Kubernetes it carries: there is no %s that can be read", name, diskimage.ReleasePath,
 		).
-			WithHint("say it: --kubernetes v1.37.2. The file has arrived and need not be sent again")
+			WithHint("give it: --kubernetes v1.37.2. The file has arrived and need not be sent again")
 	}
 	if f.Arch == "" {
 		f.Arch = "amd64" // nothing says otherwise

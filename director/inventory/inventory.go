@@ -388,12 +388,12 @@ func (s *schema) override(values, vars map[string]any) []director.Field {
 			continue
 		case v.Secret:
 			fields = append(fields, director.Field{
-				Path: at, Msg: "is a secret and the director's own", Hint: "take it out",
+				Path: at, Msg: "is a secret that only the director sets", Hint: "remove it",
 			})
 			continue
 		case !v.Override:
 			fields = append(fields, director.Field{
-				Path: at, Msg: "follows from the rest of the model", Hint: "take it out",
+				Path: at, Msg: "follows from the rest of the model", Hint: "remove it",
 			})
 			continue
 		}
@@ -406,7 +406,7 @@ func (s *schema) override(values, vars map[string]any) []director.Field {
 			target = v.AliasOf
 			if other, both := vars[target]; both && other != vars[name] {
 				fields = append(fields, director.Field{
-					Path: at, Msg: "says something else than spec.vars." + target,
+					Path: at, Msg: "differs from spec.vars." + target,
 					Hint: "they are one variable: keep one",
 				})
 				continue

@@ -181,7 +181,7 @@ func (s *Service) ClusterToken(ctx context.Context, a director.Actor, cluster st
 	roles := auth.RolesOn(a, scope)
 	if err != nil || len(roles) == 0 {
 		return Token{}, director.Errorf(director.KindNotFound, op, "there is no cluster %s that you may see", cluster).
-			WithHint("directorctl whoami shows what you may")
+			WithHint("directorctl whoami shows what you may do")
 	}
 	doc, err := s.Store.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
 	if err != nil {

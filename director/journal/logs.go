@@ -117,7 +117,7 @@ func (s *Service) logElsewhere(ctx context.Context, id, stepID string, attempt i
 				Msg: fmt.Sprintf(
 					"the log of attempt %d of %s is on the director that ran it, %s", attempt, stepID, e.By,
 				),
-				Hint: "ask that director, or let the directors have the directory runs in common: " +
+				Hint: "ask that director, or let the directors share the directory runs: " +
 					"docs/operate/high-availability.md",
 				Err: awayError{e.By, attempt},
 			}

@@ -147,10 +147,10 @@ func (c *Client) failed(op string, err error) error {
 		e.Msg = "the question to the API server at " + c.server + " was called off"
 	case errors.Is(err, context.DeadlineExceeded), apierrors.IsTimeout(err), isTimeout(err):
 		e.Msg = "the API server at " + c.server + " did not answer in time"
-		e.Hint = "see whether the masters are up and reachable from here, and how busy they are"
+		e.Hint = "check that the masters are up and reachable from here, and how busy they are"
 	default:
 		e.Msg = "the API server at " + c.server + " cannot be asked"
-		e.Hint = "see whether the masters are up and reachable from here"
+		e.Hint = "check that the masters are up and reachable from here"
 	}
 	return e
 }

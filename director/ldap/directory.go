@@ -103,7 +103,7 @@ func (d *Directory) Lookup(ctx context.Context, name string) (Person, error) {
 func wrong(why error) error {
 	return &director.Error{
 		Kind: director.KindUnauthenticated, Op: "ldap.login", Msg: "the user name or the password is wrong",
-		Hint: "try again, or ask who keeps the directory", Err: why,
+		Hint: "try again, or ask the administrator of the directory", Err: why,
 	}
 }
 

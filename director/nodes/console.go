@@ -33,7 +33,7 @@ func (s *Service) Console(ctx context.Context, cluster, node string, most int) (
 			return "", director.Errorf(
 				director.KindInvalid, op, "provider %s keeps nothing of what VMs print", m.Provider,
 			).
-				WithHint("look at the console with the hypervisor's own means")
+				WithHint("look at the console with the hypervisor's own tools")
 		}
 		vms, err := b.List(ctx, hypervisor.Filter{Director: s.Director, Machine: m.ID})
 		if err != nil {

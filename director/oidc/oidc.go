@@ -135,7 +135,7 @@ func (p *Provider) discovered(ctx context.Context) (*oidc.Provider, error) {
 
 func unavailable(op string, err error) error {
 	return &director.Error{
-		Kind: director.KindUnavailable, Op: op, Msg: "the identity provider does not answer as it should", Err: err,
+		Kind: director.KindUnavailable, Op: op, Msg: "the identity provider does not answer correctly", Err: err,
 	}
 }
 

@@ -401,7 +401,7 @@ func (s *Service) allWell(ctx context.Context, cluster string) error {
 		return director.Errorf(
 			director.KindConflict, op, "nodes of cluster %s are not well: %s", cluster, strings.Join(ill, "; "),
 		).
-			WithHint("mend them first: directorctl node repair %s --wait", cluster)
+			WithHint("repair them first: directorctl node repair %s --wait", cluster)
 	}
 	return nil
 }

@@ -162,7 +162,7 @@ func held(err error) bool {
 func waitForApproval(p *director.PhasePart, pl plan.Plan) {
 	p.State, p.Message = director.PhaseWaiting,
 		"plan "+pl.ID+" has to be approved first: "+strings.Join(pl.Approvals, "; ")
-	p.Hint = "a person who has read it says: directorctl approve " + pl.ID
+	p.Hint = "read it, and then run: directorctl approve " + pl.ID
 }
 
 // nextPlan makes the part's next plan and starts it.

@@ -161,7 +161,9 @@ func (w worldDisks) keptDisk(id string) (director.KeptDisk, error) {
 		switch {
 		case d.ID != id:
 		case d.Foreign():
-			return d, conflict(op, "the director did not make the disk "+id, "attach it by the hypervisor's own means")
+			return d, conflict(
+				op, "the director did not make the disk "+id, "attach it with the hypervisor's own tools",
+			)
 		case d.Holder == director.DiskGoing:
 			return d, conflict(op, "the disk "+id+" is being deleted", "")
 		case d.CopyOf != "":

@@ -301,7 +301,7 @@ func (w allocator) fill(name string, slots []slot) error {
 					"%s of Network/%s, which the document gives to a new node, is in use by another machine",
 					s.static, name,
 				),
-				Hint:   "give the node another address, or take that machine away first: directorctl vms audit",
+				Hint:   "give the node another address, or remove that machine first: directorctl vms audit",
 				Fields: []director.Field{{Path: s.at, Msg: s.static.String() + " is in use"}},
 			}
 		default:

@@ -133,7 +133,7 @@ func (s drills) maySkip(ctx context.Context, id string) error {
 	if err == nil && p.Operation.OnDirector() {
 		return director.Errorf(
 			director.KindConflict, "planning.skip", "plan %s is of a director, and no step of it is left out", id,
-		).WithHint("mend what is wrong and retry it, or give it up: directorctl discard %s", id)
+		).WithHint("fix the cause and retry it, or give it up: directorctl discard %s", id)
 	}
 	if err != nil || p.Operation != plan.ClusterDrill {
 		return err

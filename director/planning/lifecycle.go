@@ -162,7 +162,7 @@ func (s starts) startable(p plan.Plan, state plan.State, now time.Time) error {
 			director.KindConflict, "planning.start", "plan %s has to be approved first: %s", p.ID,
 			strings.Join(p.Approvals, "; "),
 		).
-			WithHint("a person who has read it says: directorctl approve %s", p.ID)
+			WithHint("read it, and then run: directorctl approve %s", p.ID)
 	}
 	return nil
 }

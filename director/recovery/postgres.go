@@ -54,7 +54,7 @@ func (s Server) run(ctx context.Context, dir, program string, args ...string) er
 		text := said.String()
 		return director.Errorf(
 			director.KindUnavailable, op, "%s failed: %s", program, strings.TrimSpace(text[:min(len(text), 500)]),
-		).WithHint("the client has to be of the server's version or newer; the database that is filled has to be empty")
+		).WithHint("the client must have the server's version or a newer one, and the database must be empty")
 	}
 	return nil
 }

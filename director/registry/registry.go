@@ -110,7 +110,7 @@ func New(cfg Config) (*Registry, error) {
 		return nil, director.Errorf(
 			director.KindInternal, op, "the registry's directory %s cannot be written: %w", cfg.Root, err,
 		).
-			WithHint("check that it exists, that its file system has space and is not read-only, and who owns it")
+			WithHint("check that it exists, who owns it, and that its file system has space and is not read-only")
 	}
 
 	takeLogs()
@@ -183,7 +183,7 @@ func (r *Registry) Start(ctx context.Context) error {
 		ln, err := (&net.ListenConfig{}).Listen(ctx, "tcp", r.cfg.Addr)
 		if err != nil {
 			return director.Errorf(director.KindConflict, op, "the registry cannot listen on %s: %w", r.cfg.Addr, err).
-				WithHint("see who listens there (ss -ltnp), and that the address belongs to this machine")
+				WithHint("check what listens there (ss -ltnp), and that the address belongs to this machine")
 		}
 		r.listener = ln
 	}

@@ -124,7 +124,7 @@ func clockIsLikely(ctx context.Context, records Records, run director.ScheduleRu
 		director.KindConflict, "schedule.prune", "nothing is removed: the last run was %s before this one, so the "+
 			"director was off for long, or its clock is wrong", count(int(away/day), "day"),
 	).WithHint(
-		"compare the clock with a server of time; if it is right, wait for the next run, or: directorctl schedules "+
+		"compare the clock with a time server; if it is right, wait for the next run, or: directorctl schedules "+
 			"run %s", run.Schedule,
 	)
 }

@@ -47,7 +47,7 @@ func Open(path string, create bool) (*Box, error) {
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, director.Errorf(director.KindNotFound, op, "the sealing key %s does not exist", path).
-			WithHint("put it back from a backup: without it, what the director has stored sealed cannot be read")
+			WithHint("restore it from a backup: without it, the director cannot read what it has sealed")
 	case err != nil:
 		return nil, director.Errorf(director.KindInternal, op, "cannot read the sealing key %s: %w", path, err)
 	case info.Mode().Perm()&0o077 != 0:
@@ -68,7 +68,7 @@ func Open(path string, create bool) (*Box, error) {
 		}
 	}
 	return nil, director.Errorf(director.KindInvalid, op, "%s does not hold one age X25519 key", path).
-		WithHint("put the right file back from a backup; its one line that is no comment begins with AGE-SECRET-KEY-1")
+		WithHint("restore the right file from a backup; one of its lines begins with AGE-SECRET-KEY-1")
 }
 
 // Derive returns a key for one purpose, which only those with the sealing key can compute. It says nothing

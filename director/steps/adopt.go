@@ -27,7 +27,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 		return director.Errorf(
 			director.KindInvalid, op, "provider %s cannot take over a VM made by others", m.Provider,
 		).
-			WithHint("have the director make it: discard this plan and rejoin the node without a host key")
+			WithHint("let the director make it: discard this plan and rejoin the node without a host key")
 	}
 	disks, err := e.disk().dataDisks(ctx, p.VMParams)
 	if err != nil {

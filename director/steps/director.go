@@ -216,7 +216,7 @@ func (e directorSteps) check(ctx context.Context, r plan.Run, p step.DirectorPar
 	}
 	return plan.Abort(director.Errorf(
 		director.KindUnavailable, op, "director %s is not ready, and nothing of it was touched: %w", p.Name, err,
-	).WithHint("mend it, and retry the plan; or give the plan up, and upgrade it as it is: directorctl director "+
+	).WithHint("repair it, and retry the plan; or give the plan up, and upgrade it as it is: directorctl director "+
 		"upgrade %s --unready", p.Name))
 }
 

@@ -88,7 +88,7 @@ func (e vmSteps) scripts(ctx context.Context, r plan.Run, p step.VMParams, key s
 				director.KindUnavailable, "vm.boot", "the first-boot scripts of %s have not ended: %w", m.Name,
 				errors.Join(err, ctx.Err()),
 			).
-				WithHint("look what they wait for in %s on the node", cloudinit.FirstBootDir)
+				WithHint("check in %s on the node what they wait for", cloudinit.FirstBootDir)
 		case <-tick.C:
 		}
 	}

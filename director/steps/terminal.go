@@ -57,7 +57,7 @@ func (s sshNodes) terminal(
 		return nil, director.Errorf(
 			director.KindUnavailable, "steps.terminal", "%s cannot be reached at %s: %w", m.Name, m.Address, err,
 		).
-			WithHint("see whether its VM runs: directorctl nodes list %s", m.Cluster)
+			WithHint("check that its VM runs: directorctl nodes list %s", m.Cluster)
 	}
 	t := &Terminal{client: client}
 	if err := t.begin(cols, rows); err != nil {

@@ -13,7 +13,7 @@ func (s *database) Backup(ctx context.Context, path string) error {
 	const op = "store.backup"
 	if name := s.read.Name(); name != "sqlite" {
 		return director.Errorf(director.KindInvalid, op, "a %s database is not backed up by the director", name).
-			WithHint("use the database's own means, such as pg_dump; suspend this schedule")
+			WithHint("use the database's own tools, such as pg_dump; suspend this schedule")
 	}
 	// A snapshot of one read transaction: in WAL mode it holds up no writer.
 	if err := s.read.WithContext(ctx).Exec("VACUUM INTO ?", path).Error; err != nil {

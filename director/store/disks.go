@@ -117,7 +117,7 @@ func (t *machineTx) SetDiskHolder(id, holder string) error {
 		return nil
 	case rows[0].Foreign() && holder != director.DiskGoing:
 		return director.Errorf(director.KindConflict, op, "the director did not make the disk %s", id).
-			WithHint("attach it by the hypervisor's own means")
+			WithHint("attach it with the hypervisor's own tools")
 	case rows[0].CopyOf != "" && holder != director.DiskGoing:
 		return director.Errorf(
 			director.KindConflict, op, "the disk %s is a copy that plan %s made", id, rows[0].Plan,

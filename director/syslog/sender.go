@@ -211,7 +211,7 @@ func (s *Sender) connect(ctx context.Context) error {
 	raw, err := dialer.DialContext(ctx, "tcp", s.Address)
 	if err != nil {
 		return director.Errorf(director.KindUnavailable, "syslog.connect", "%w", err).
-			WithHint("look at auditSyslog in the configuration, and at the log server")
+			WithHint("check auditSyslog in the configuration, and the log server")
 	}
 	conn := raw.(*tls.Conn) // a tls.Dialer gives no other
 	if err := breakWhenSilent(conn.NetConn()); err != nil {

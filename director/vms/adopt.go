@@ -270,7 +270,7 @@ func (s *Service) memberVersion(ctx context.Context, m director.Machine) (string
 			Kind: director.KindUnavailable, Op: "vms.adopt",
 			Msg: "cluster " + m.Cluster + " does not say whether " + m.Name + " is a member: " +
 				director.MessageOf(err),
-			Hint: "bring the cluster's API back first; a member must not be taken for a newcomer", Err: err,
+			Hint: "bring the cluster's API back first; a member must not be mistaken for a new node", Err: err,
 		}
 	}
 	for _, n := range nodes {

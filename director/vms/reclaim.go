@@ -83,7 +83,7 @@ func (s *Service) Reclaim(ctx context.Context, actor, provider, id string, dataD
 				director.KindConflict, op, "VM %s is machine %s of cluster %s, and no orphan", vm.ID, row.Name,
 				row.Cluster,
 			).
-				WithHint("have the node taken away by a plan: directorctl node delete %s %s", row.Cluster, row.Name)
+				WithHint("delete the node with a plan: directorctl node delete %s %s", row.Cluster, row.Name)
 		}
 		if err := makes(tx, op, m.ID); err != nil {
 			return err
@@ -123,7 +123,10 @@ func makes(tx *store.Tx, op, machine string) error {
 		return director.Errorf(
 			director.KindConflict, op, "plan %s is %s and still means to make machine %s", m.Plan, s.Status, machine,
 		).
-			WithHint("let it go on (directorctl retry %s), or give it up first: directorctl discard %s", m.Plan, m.Plan)
+			WithHint(
+				"let it continue (directorctl retry %s), or give it up first: directorctl discard %s", m.Plan,
+				m.Plan,
+			)
 	}
 	return nil
 }

@@ -95,8 +95,8 @@ func (p *pool) openRoot(op string, d *domain, owner director.Stamp) (*rootDisk, 
 			d.name, p.disks.name,
 		).
 			WithHint(
-				"put disks into a pool of type dir, fs or netfs (diskPool of the host), or keep the state by the " +
-					"means of the volume group",
+				"put disks into a pool of type dir, fs or netfs (diskPool of the host), or save the state " +
+					"with the tools of the volume group",
 			)
 	}
 	r := &rootDisk{domain: d, op: op, key: owner, pool: p.disks, layers: map[string]string{}}

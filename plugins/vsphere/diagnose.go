@@ -37,7 +37,7 @@ func (b *Backend) Diagnose(ctx context.Context, id hypervisor.ID) ([]hypervisor.
 	var problem error
 	if !m.on {
 		problem = director.Errorf(director.KindUnavailable, op, "the VM %s is powered off", m.name).
-			WithHint("look at its events in vCenter for why")
+			WithHint("its events in vCenter say why")
 	}
 	x.add("", "power", "on", problem)
 	if q := vm.Runtime.Question; q != nil {

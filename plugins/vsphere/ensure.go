@@ -212,7 +212,7 @@ func (b *machines) nameIsFree(ctx context.Context, op string, p *place, s hyperv
 		}
 		if m.uuid == "" { // it has no configuration yet
 			return director.Errorf(director.KindUnavailable, op, "vCenter is making a VM named %s", s.Name).
-				WithHint("this may be an earlier try that continues; it is looked at again")
+				WithHint("this may be an earlier attempt that is still running; the director checks it again")
 		}
 		if out, err := b.leftOut(ctx, p, m); err != nil {
 			return err

@@ -236,7 +236,7 @@ func (c *conn) loginError(ctx context.Context, op, user string, err error) error
 	default:
 		return &director.Error{
 			Kind: director.KindUnavailable, Op: op, Msg: c.url.Host + " does not let " + user + " log in: " + text,
-			Err: err, Hint: "look at vCenter's own health",
+			Err: err, Hint: "check the health of vCenter",
 		}
 	}
 }

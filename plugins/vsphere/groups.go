@@ -117,7 +117,7 @@ func (b *machines) attribute(ctx context.Context, op string, p *place, name stri
 				ctx, name, "VirtualMachine", nil, nil,
 			); hasFault[types.DuplicateName](err) {
 				return director.Errorf(director.KindUnavailable, op, "another director defines the attribute %s", name).
-					WithHint("it is looked at again")
+					WithHint("the director checks it again")
 			}
 			if err != nil {
 				return b.translate(ctx, op, "the custom attribute "+name, err)

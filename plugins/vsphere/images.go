@@ -181,7 +181,7 @@ func (b *images) templateNameIsFree(ctx context.Context, op string, p *place, na
 		}
 		if m.uuid == "" { // it has no configuration yet
 			return director.Errorf(director.KindUnavailable, op, "vCenter is making the template %s", name).
-				WithHint("this may be an earlier try that continues; it is looked at again")
+				WithHint("this may be an earlier attempt that is still running; the director checks it again")
 		}
 	}
 	return director.Errorf(
@@ -352,7 +352,7 @@ func (b *images) copyTemplate(
 				director.Errorf(
 					director.KindUnavailable, op, "another director copies the template of image %s", image,
 				).
-					WithHint("it is looked at again"),
+					WithHint("the director checks it again"),
 			))
 	}
 	return nil, director.Errorf(director.KindUnavailable, op, "the copy of image %s is not found by its UUID", image)

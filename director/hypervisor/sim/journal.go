@@ -222,7 +222,7 @@ func (j *journal) flush(op string) error {
 	n, err := j.file.Write(j.pending.Bytes())
 	if err != nil {
 		return &director.Error{
-			Kind: director.KindUnavailable, Op: op, Msg: "the pretend world cannot write its file",
+			Kind: director.KindUnavailable, Op: op, Msg: "the simulated world cannot write its file",
 			Hint: "free space on the disk of the simulation",
 			Err:  errors.Join(err, j.file.Truncate(j.size)),
 		}
