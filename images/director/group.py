@@ -173,7 +173,11 @@ EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type =
         """End all programs."""
         for program in reversed(self.running):
             program.send_signal(signal.SIGINT)  # PostgreSQL would wait for its clients otherwise
-            program.wait(60)
+            try:
+                program.wait(60)
+            except subprocess.TimeoutExpired:  # the NFS server may wait for clients that lost their power
+                program.kill()
+                program.wait()
 
 
 def answers(address: str, path: str = "/readyz?changes=true") -> bool:
