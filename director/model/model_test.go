@@ -79,10 +79,14 @@ func TestProblemsNameTheirDocument(t *testing.T) {
 		{strings.Replace(network, "kind: Network\n", "", 1), "t:1: kind", ""},
 		{"- a\n", "t:1: document", ""},
 		{"a: [\n---\n" + network, "t", ""},
-		{strings.Replace(network, "/33", "/24", 1) + "---\n" + strings.Replace(network, "net1", "net2", 1),
-			"t:9: spec.cidr", "Network/net2"},
-		{strings.Replace(strings.Replace(network, "net1", "Net1", 1), "/33", "/24", 1),
-			"Network/Net1: metadata.name", "Network/Net1"},
+		{
+			strings.Replace(network, "/33", "/24", 1) + "---\n" + strings.Replace(network, "net1", "net2", 1),
+			"t:9: spec.cidr", "Network/net2",
+		},
+		{
+			strings.Replace(strings.Replace(network, "net1", "Net1", 1), "/33", "/24", 1),
+			"Network/Net1: metadata.name", "Network/Net1",
+		},
 	} {
 		docs, err := Parse([]byte(c.text), "t")
 		if err == nil {
