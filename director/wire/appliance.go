@@ -25,7 +25,7 @@ type Appliance struct {
 // AppliancePackages is how the packages of the running root are.
 type AppliancePackages struct {
 	Of      *time.Time     `json:"of,omitempty" doc:"The state of Debian's archives that they are from."`
-	List    *time.Time     `json:"list,omitempty" doc:"Date of Debian's list of security updates that they were compared with. Without it, missing is not known."`
+	List    *time.Time     `json:"list,omitempty" doc:"Date of the security updates they were compared with; without it, missing is not known."`
 	Missing []ApplianceFix `json:"missing,omitempty" doc:"Security updates that the root has not."`
 }
 
