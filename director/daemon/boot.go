@@ -265,6 +265,7 @@ func (b *boot) startRounds(ctx context.Context) error {
 	b.every(ctx, drillsEvery, "end restore drills", b.services.planning.SettleDrills)
 	b.every(ctx, snapshotsEvery, "delete snapshots that upgrades have left", b.services.vms.DropSnapshots)
 	b.every(ctx, observeEvery, "look at nodes", b.services.nodes.Observe)
+	b.every(ctx, fillEvery, "fill the registry", b.stock.fill(b.env.PushRelease, b.log).pass)
 	keeper := access.Keeper{Store: b.db, Issuer: b.issuer, Plans: b.services.planning, Now: time.Now, Log: b.log}
 	b.every(ctx, keysEvery, "bring token keys to clusters", keeper.Keep)
 	if err := b.background().startCampaigns(ctx, b.db); err != nil {

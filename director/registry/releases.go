@@ -52,6 +52,22 @@ func (r *Registry) Hold(ctx context.Context, release Release) error {
 	return err
 }
 
+// Lacks reports whether the registry has nothing under the tag of an image of the release. A tag that leads to another
+// image stays what it is: another release has it. Layers are not looked at.
+func Lacks(ctx context.Context, r *Registry, release Release) (bool, error) {
+	c := collector{r}
+	for _, image := range release.Images {
+		is, tagged, err := c.tag(ctx, image)
+		if err == nil && tagged {
+			_, tagged, err = c.exists(ctx, linkPath(image.Repository, revisionsDir, is))
+		}
+		if err != nil || !tagged {
+			return err == nil, err
+		}
+	}
+	return false, nil
+}
+
 func releaseNote(r Release) string { return path.Join(releasesDir, r.Bundle, r.Name) }
 
 func releaseGone(r Release) string { return path.Join(goneReleasesDir, r.Bundle, r.Name) }

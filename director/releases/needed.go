@@ -3,6 +3,8 @@ package releases
 import (
 	"context"
 	"maps"
+	"slices"
+	"strings"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
@@ -120,3 +122,33 @@ func (n *Needed) add(name string, b *bundle.Bundle) {
 	n.Digests[b.Digest()] = true
 	n.Bundles = append(n.Bundles, NeededBundle{name, b})
 }
+
+// Running is a release that clusters run.
+type Running struct {
+	Name    string // of the document
+	Release model.Release
+}
+
+// Running returns the releases that clusters run and that have a document, by name. A cluster that is not created yet
+// runs none.
+func (s *Service) Running(ctx context.Context) ([]Running, error) {
+	docs, err := s.c.Store.Documents(ctx, "")
+	if err != nil {
+		return nil, err
+	}
+	run := usage.New()
+	if err := run.AddInstalled(ctx, s.c.Store, docs); err != nil {
+		return nil, err
+	}
+	used, out := releasesOf(run), []Running{}
+	for _, d := range docs {
+		if d.Release != nil && used[d.Metadata.Name] {
+			out = append(out, Running{d.Metadata.Name, *d.Release})
+		}
+	}
+	slices.SortFunc(out, func(a, b Running) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
+}
+
+// Open returns the bundle of a release. Errors: not found if its files are not there.
+func (s *Service) Open(r model.Release) (*bundle.Bundle, error) { return s.open(r) }

@@ -459,7 +459,19 @@ func (e sourceSteps) releasePush(ctx context.Context, r plan.Run, p step.Release
 	if err != nil {
 		return err
 	}
-	if _, err := e.Gate.Release(b, p.Unsigned); err != nil {
+	return e.pushRelease(ctx, p.Name, b, p.Unsigned, func(i bundle.Image) { r.Note(ctx, "image "+i.Ref()) })
+}
+
+// PushRelease fills the registry with the images of a release, and keeps the programs that nodes fetch. It is
+// idempotent. Errors: those of the gate if the bundle may not be used, and of bundle.Push.
+func (e Env) PushRelease(ctx context.Context, name string, b *bundle.Bundle, unsigned string) error {
+	return e.sources().pushRelease(ctx, name, b, unsigned, func(bundle.Image) {})
+}
+
+func (e sourceSteps) pushRelease(
+	ctx context.Context, name string, b *bundle.Bundle, unsigned string, begins func(bundle.Image),
+) error {
+	if _, err := e.Gate.Release(b, unsigned); err != nil {
 		return err
 	}
 	opts := e.Push
@@ -469,18 +481,18 @@ func (e sourceSteps) releasePush(ctx context.Context, r plan.Run, p step.Release
 	}
 	opts.Progress = func(ev bundle.PushEvent) {
 		if !ev.Done {
-			r.Note(ctx, "image "+ev.Image.Ref())
+			begins(ev.Image)
 		}
 	}
 	if e.Hold != nil {
-		if err := e.Hold(ctx, p.Name, b); err != nil {
+		if err := e.Hold(ctx, name, b); err != nil {
 			return err
 		}
 	}
-	if _, err = b.Push(ctx, e.PushHost, RegistryPrefix, opts); err != nil {
+	if _, err := b.Push(ctx, e.PushHost, RegistryPrefix, opts); err != nil {
 		return err
 	}
-	return b.CopyFiles(ctx, filepath.Join(e.Artifacts, p.Digest), Programs(b))
+	return b.CopyFiles(ctx, filepath.Join(e.Artifacts, b.Digest()), Programs(b))
 }
 
 // calicoManifest is the file of a bundle that plays apply to clusters.

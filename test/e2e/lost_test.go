@@ -267,6 +267,10 @@ func (s *suite) losesItsDirectorInARotation(t *testing.T) {
 			}
 		}
 	})
+	s.await(t, 2*time.Minute, "the registry has the images of the release again", func() bool {
+		tags, err := os.ReadDir(s.path("state/registry/docker/registry/v2/repositories/kaas/toolbox/_manifests/tags"))
+		return err == nil && len(tags) > 0
+	})
 	s.wantNodes(t, s.nodeNames()...)
 	s.ctl(t, "certs", "verify", "demo")
 }
