@@ -68,7 +68,9 @@ func (f *registryFill) fill(ctx context.Context, r releases.Running) error {
 		if err := f.push(ctx, r.Name, b, r.Release.Unsigned); err != nil {
 			return err
 		}
-		f.log.InfoContext(ctx, "the registry has the images of a release again", "release", r.Name, "bundle", b.Digest())
+		f.log.InfoContext(
+			ctx, "the registry has the images of a release again", "release", r.Name, "bundle", b.Digest(),
+		)
 	}
 	f.full[r.Name] = r.Release
 	return nil

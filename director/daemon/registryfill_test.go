@@ -45,7 +45,7 @@ func TestALostRegistryIsFilled(t *testing.T) {
 		}
 		is, err := registry.Lacks(t.Context(), d.stock.registry, release)
 		if err != nil || is != lacks || pushes != want {
-			t.Errorf("the registry lacks images: %t, %v after %d pushes, want %t after %d", is, err, pushes, lacks, want)
+			t.Errorf("images are missing: %t, %v after %d pushes; want %t after %d", is, err, pushes, lacks, want)
 		}
 	}
 	running, err := fill.releases.Running(t.Context())
@@ -65,9 +65,10 @@ func TestALostRegistryIsFilled(t *testing.T) {
 	fill = d.stock.fill(push, d.log) // of a director that starts
 	check(false, 1)
 	api := release.Images[0]
-	if err := os.Remove(filepath.Join(
-		c.StateDir, "registry/docker/registry/v2/repositories", api.Repository, "_manifests/tags", api.Tag, "current/link",
-	)); err != nil {
+	tags := filepath.Join(
+		c.StateDir, "registry/docker/registry/v2/repositories", api.Repository, "_manifests/tags",
+	)
+	if err := os.Remove(filepath.Join(tags, api.Tag, "current/link")); err != nil {
 		t.Fatal(err)
 	}
 	fill = d.stock.fill(push, d.log)
