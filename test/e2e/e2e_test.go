@@ -35,6 +35,7 @@ func TestEndToEnd(t *testing.T) {
 		{"creates the cluster on the same VMs, over a kill -9", s.createsOverAKill},
 		{"the cluster answers from outside", s.answersFromOutside},
 		{"people log in to the cluster with their own names", s.peopleLogIn},
+		{"nodes pull from an outer registry", s.pullsFromAnOuterRegistry},
 		{"etcd is backed up", s.isBackedUp},
 		{"certificates are renewed", s.certificatesAreRenewed},
 		{"etcd is put back to a backup", s.isRestored},
@@ -345,6 +346,7 @@ func (s *suite) noSecretInSight(t *testing.T) {
 	}
 	canaries := map[string]string{
 		"password": password, "token": secrets["bootstrap_token"], "encryption": keys[0].Secret,
+		"outer registry": outerPassword,
 	}
 	for _, name := range []string{"pki_ca_key", "pki_sa_key", "pki_etcd_ca_key"} {
 		canaries[name] = strings.Split(secrets[name], "\n")[2] // a line from within the key
