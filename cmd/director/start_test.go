@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,26 +15,38 @@ import (
 	"github.com/director-kaas/kaas/director/simulate"
 )
 
-// startScript runs the commands of the pages of docs/start that install a director and create a cluster.
-const startScript = "testdata/start.txtar"
-
-// notRun are beginnings of commands on these pages that need what a test does not have: a build of hours, a second
-// machine, a real cluster.
-var notRun = []string{
-	"make ", "install bin/", "ssh-copy-id ", "ssh-keyscan ", "kubectl ", "test/lab/lab exec -- ", "kill -9 ",
+// scripted are pages whose commands a script runs, which may run others as well.
+type scripted struct {
+	dir    string // of the pages, below docs
+	script string // its file
+	// beginnings of commands that need what a test does not have, such as a second machine
+	notRun []string
+	here   *strings.Replacer // what the script has instead of addresses, directories and names of the pages
 }
 
-// startBlocks are the fenced blocks of a page that are commands or YAML.
-var startBlocks = regexp.MustCompile("(?s)\n```(yaml)?\n(.*?)\n```\n")
+// startPages are the pages of docs/start that install a director and create a cluster.
+var startPages = scripted{
+	dir: "start", script: "testdata/start.txtar",
+	notRun: []string{
+		"make ", "install bin/", "ssh-copy-id ", "ssh-keyscan ", "kubectl ", "test/lab/lab exec -- ", "kill -9 ",
+	},
+	here: strings.NewReplacer(
+		"test/demo/demo.sh ctl", "directorctl", "/etc/director", "$ETC", "/var/lib/director", "$STATE",
+		"https://192.0.2.10:8443", "$SERVER", "BUNDLE", "k8s-1.37.1", "PLAN", "$PLAN",
+	),
+}
 
-// startPage returns the commands of a page of docs/start, without their comments, and its YAML.
-func startPage(t *testing.T, page string) (commands, documents []string) {
+// pageBlocks are the fenced blocks of a page that are commands or YAML.
+var pageBlocks = regexp.MustCompile("(?s)\n```(yaml)?\n(.*?)\n```\n")
+
+// page returns the commands of a page, without their comments, and its YAML.
+func (s scripted) page(t *testing.T, page string) (commands, documents []string) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join("..", "..", "docs", "start", page))
+	text, err := os.ReadFile(filepath.Join("..", "..", "docs", s.dir, page))
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, block := range startBlocks.FindAllStringSubmatch(string(text), -1) {
+	for _, block := range pageBlocks.FindAllStringSubmatch(string(text), -1) {
 		if block[1] == "yaml" {
 			documents = append(documents, block[2]+"\n")
 			continue
@@ -44,7 +57,7 @@ func startPage(t *testing.T, page string) (commands, documents []string) {
 		}
 	}
 	if len(commands) == 0 {
-		t.Fatalf("docs/start/%s has no commands", page)
+		t.Fatalf("docs/%s/%s has no commands", s.dir, page)
 	}
 	return commands, documents
 }
@@ -55,29 +68,29 @@ func startPage(t *testing.T, page string) (commands, documents []string) {
 // target that the Makefile does not have.
 func TestStartPages(t *testing.T) {
 	t.Parallel()
-	script, err := os.ReadFile(startScript)
-	if err != nil {
-		t.Fatal(err)
-	}
 	makefile, err := os.ReadFile(filepath.Join("..", "..", "Makefile"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	var config string
 	for _, page := range []string{"own-hypervisor.md", "first-cluster.md"} {
-		commands, documents := startPage(t, page)
+		commands, documents := startPages.page(t, page)
 		if page == "own-hypervisor.md" && len(documents) == 1 {
 			config = documents[0]
 		}
+		startPages.check(t, page, commands)
 		for _, command := range commands {
-			checkCommand(t, page, command, string(script), string(makefile))
+			target, _, _ := strings.Cut(strings.TrimPrefix(command, "make "), " ")
+			if strings.HasPrefix(command, "make ") && !strings.Contains(string(makefile), "\n"+target+":") {
+				t.Errorf("docs/start/%s says %q, and the Makefile has no such target", page, command)
+			}
 		}
 	}
 	if config == "" {
 		t.Fatal("docs/start/own-hypervisor.md does not show one configuration")
 	}
 	testscript.Run(t, testscript.Params{
-		Files: []string{startScript}, RequireExplicitExec: true,
+		Files: []string{startPages.script}, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error { return startMachine(t.Context(), env, config) },
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready": ready, "plan": newestPlan,
@@ -85,26 +98,24 @@ func TestStartPages(t *testing.T) {
 	})
 }
 
-// checkCommand wants the script to run a command of a page, and the Makefile to have a target that the page calls.
-func checkCommand(t *testing.T, page, command, script, makefile string) {
+// check wants the script to run each of the commands of a page. A command for a shell is run by one.
+func (s scripted) check(t *testing.T, page string, commands []string) {
 	t.Helper()
-	if target, ok := strings.CutPrefix(command, "make "); ok {
-		target, _, _ = strings.Cut(target, " ")
-		if !strings.Contains(makefile, "\n"+target+":") {
-			t.Errorf("docs/start/%s says %q, and the Makefile has no such target", page, command)
-		}
+	script, err := os.ReadFile(s.script)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, prefix := range notRun {
-		if strings.HasPrefix(command, prefix) {
-			return
+	for _, command := range commands {
+		if slices.ContainsFunc(s.notRun, func(prefix string) bool { return strings.HasPrefix(command, prefix) }) {
+			continue
 		}
-	}
-	run := strings.NewReplacer(
-		"test/demo/demo.sh ctl", "directorctl", "/etc/director", "$ETC", "/var/lib/director", "$STATE",
-		"https://192.0.2.10:8443", "$SERVER", "BUNDLE", "k8s-1.37.1", "PLAN", "$PLAN",
-	).Replace(command)
-	if !strings.Contains(script, "exec "+run+"\n") && !strings.Contains(script, "exec "+run+" &") {
-		t.Errorf("docs/start/%s says %q, and %s does not run %q", page, command, startScript, run)
+		run := s.here.Replace(command)
+		shell := "sh -c '" + strings.ReplaceAll(run, "'", "''") + "'"
+		if !slices.ContainsFunc([]string{run + "\n", run + " &", shell + "\n"}, func(line string) bool {
+			return strings.Contains(string(script), "exec "+line)
+		}) {
+			t.Errorf("docs/%s/%s says %q, and %s does not run %q", s.dir, page, command, s.script, run)
+		}
 	}
 }
 
