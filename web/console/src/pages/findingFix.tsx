@@ -108,7 +108,9 @@ function Reclaim({ of }: { of: Finding }) {
             isChecked={disks}
             onChange={(_, v) => setDisks(v)}
           />
-          <Command>{`directorctl vms reclaim ${quoted(of.provider)} ${quoted(of.vm ?? '')}`}</Command>
+          <Command>
+            {`directorctl vms reclaim ${quoted(of.provider)} ${quoted(of.vm ?? '')}${disks ? ' --data-disks' : ''}`}
+          </Command>
         </Ask>
       )}
     >
