@@ -12,35 +12,53 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 )
 
-// scriptedPages are pages of docs/operate with commands that need a director of their own: projects and grants, and the
-// loss and the move of a director.
+// scriptedPages are pages of docs/operate with commands that need a director of their own: projects and grants, outer
+// registries and authorities, and the loss and the move of a director.
 var scriptedPages = scripted{
 	dir: "operate", script: "testdata/operate.txtar",
-	notRun: []string{"age-keygen "}, // its key is made by the test
+	notRun: []string{
+		"age-keygen ", // its key is made by the test
+		"directorctl provider credentials set corp-key ", "step ", "directorctl apply -f step.yaml",
+		"directorctl provider credentials set step-kaas ", "directorctl ca test step",
+	},
 	here: strings.NewReplacer(
 		"director restore ", "director restore -config $ETC/director.yaml -state-dir $STATE ",
 		"admin hand-over ", "admin hand-over --state-dir $STATE ", "admin take-over", "admin take-over --state-dir $STATE",
-		"age1...", "$RECIPIENT", "/var/lib/director", "$STATE", "TARGET", "offsite",
+		"age1...", "$RECIPIENT", "/var/lib/director", "$STATE", "TARGET", "offsite", "PLAN", "$PLAN",
 	),
 }
 
-// TestOperatePages runs the commands of docs/operate/grants.md and docs/operate/backup.md with the real programs and
-// the documents of these pages. A machine that is lost is a state directory that is moved away.
+// shownDocuments are the documents of these pages that the script applies: the number of each on its page, and its file.
+var shownDocuments = []struct {
+	page   string
+	number int
+	file   string
+}{
+	{"grants.md", 0, "web.yaml"},
+	{"registries.md", 0, "docker-hub.yaml"},
+	{"outer-ca.md", 1, "corp.yaml"},
+	{"backup.md", 0, "schedule.yaml"},
+}
+
+// TestOperatePages runs the commands of scriptedPages with the real programs and the documents of these pages. A machine
+// that is lost is a state directory that is moved away.
 func TestOperatePages(t *testing.T) {
 	t.Parallel()
 	shown := map[string]string{}
-	for page, file := range map[string]string{"grants.md": "web.yaml", "backup.md": "schedule.yaml"} {
-		commands, documents := scriptedPages.page(t, page)
-		scriptedPages.check(t, page, commands)
-		if len(documents) != 1 {
-			t.Fatalf("docs/operate/%s shows %d documents, and one was expected", page, len(documents))
+	for _, d := range shownDocuments {
+		commands, documents := scriptedPages.page(t, d.page)
+		scriptedPages.check(t, d.page, commands)
+		if len(documents) <= d.number {
+			t.Fatalf("docs/operate/%s shows %d documents", d.page, len(documents))
 		}
-		shown[file] = documents[0]
+		shown[d.file] = documents[d.number]
 	}
 	testscript.Run(t, testscript.Params{
 		Files: []string{scriptedPages.script}, RequireExplicitExec: true,
 		Setup: func(env *testscript.Env) error { return operateMachine(t.Context(), env, shown) },
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"ready": ready},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"ready": ready, "plan": newestPlan,
+		},
 	})
 }
 
