@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -78,5 +79,50 @@ func TestNodesThatHaveNotJoined(t *testing.T) {
 		"The nodes of Cluster/demo are healthy: nothing to do\n"
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s\nof:\n%s", diff, text)
+	}
+}
+
+// Nodes are shown with what their cluster says of them, and with the end of the first certificate that anything relies
+// on.
+func TestNodesAsTheirClusterShowsThem(t *testing.T) {
+	t.Parallel()
+	out, err := os.Create(filepath.Join(t.TempDir(), "out"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer out.Close()
+	end := func(month time.Month) time.Time { return time.Date(2027, month, 1, 12, 0, 0, 0, time.UTC) }
+	a := &clusterCommands{&app{streams: streams{out: out}}}
+	v := wire.Nodes{Items: []wire.Node{
+		{
+			Name: "m", Role: "master", Address: "10.88.0.10", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1",
+			Ready: true, Etcd: true, Certificates: []wire.Certificate{
+				{Name: "kubelet", EndsAt: end(1), Unchecked: true},
+				{Name: "apiserver", EndsAt: end(2)}, {Name: "etcd", EndsAt: end(3)},
+			},
+		},
+		{Name: "l", Role: "master", Power: "on", Version: "v1.37.1", Ready: true, Cordoned: true},
+		{Name: "w", Role: "worker", Power: "off", Version: "v1.37.1", Problem: "its VM is switched off"},
+		{Name: "x", Role: "worker", State: "creating"},
+	}}
+	a.printNodes("demo", v)
+	if err := a.show(formJSON, v, nil); err != nil {
+		t.Fatal(err)
+	}
+	text, err := os.ReadFile(out.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := strings.Join(strings.Fields(string(text)), " ")
+	for _, want := range []string{
+		"m master 10.88.0.10 - on v1.37.1 v1.37.1 ready 2027-02-01 -",
+		"l master - - on v1.37.1 - ready, cordoned, no etcd - -",
+		"w worker - - off v1.37.1 - not ready - its VM is switched off",
+		"x worker - - - - - creating - -",
+		`"name": "etcd"`,
+	} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%q is missing in:\n%s", want, text)
+		}
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -34,14 +35,19 @@ import (
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/mirrors/mirrortest"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/director/simulate/pretend"
+	"github.com/director-kaas/kaas/director/whole"
 )
 
+// simulatedScripts is where the scripts are, with the documents that they share.
+var simulatedScripts = filepath.Join("testdata", "simulated")
+
 // TestSimulatedScripts drives the command line against a whole director that pretends its hypervisors, nodes and
-// playbooks. Every script has one of its own, with the same environment as those of TestScripts.
+// playbooks. Every script has one of its own at $DIRECTOR_SERVER.
 func TestSimulatedScripts(t *testing.T) {
 	t.Parallel()
 	testscript.Run(t, testscript.Params{
-		Dir: filepath.Join("testdata", "simulated"), UpdateScripts: *update, RequireExplicitExec: true,
+		Dir: simulatedScripts, UpdateScripts: *update, RequireExplicitExec: true,
 		Setup: setupSimulated,
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"code":            code,
@@ -54,6 +60,7 @@ func TestSimulatedScripts(t *testing.T) {
 			"newest-delivery": newestDelivery,
 			"stray":           stray,
 			"capture":         capture,
+			"plays":           plays,
 		},
 	})
 }
@@ -63,55 +70,78 @@ type (
 	stateKey struct{}
 )
 
-func setupSimulated(env *testscript.Env) error {
-	state, err := os.MkdirTemp("", "directorctl-") // a socket's path below WorkDir may be too long
+// simulated is a director that simulates, in this process.
+type simulated struct {
+	*daemon.Daemon
+	state string // its directory
+	url   string
+	ca    []byte
+}
+
+// startSimulated starts a director that simulates. The caller ends it.
+func startSimulated(ctx context.Context, adjust func(*daemon.Config)) (d simulated, err error) {
+	if d.state, err = os.MkdirTemp("", "directorctl-"); err != nil { // a test's own path may be too long for a socket
+		return d, err
+	}
+	cfg, err := simulatedConfig(d.state)
 	if err != nil {
-		return err
+		return d, err
 	}
-	env.Defer(func() { _ = os.RemoveAll(state) })
-	cfg, err := simulatedConfig(state)
-	if err != nil {
-		return err
-	}
-	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
-	if oneTime {
-		cfg.AdminPasswordFile = ""
-	}
-	ctx := context.Background()
+	adjust(&cfg)
 	quiet := slog.New(slog.DiscardHandler)
-	d, err := daemon.Start(ctx, cfg, daemon.Build{Version: "v0.0.0-test"}, quiet, io.Discard)
-	if err != nil {
-		return err
+	if d.Daemon, err = daemon.Start(ctx, cfg, daemon.Build{Version: "v0.0.0-test"}, quiet, io.Discard); err != nil {
+		return d, err
 	}
+	d.url = "https://" + d.Addr().String()
+	d.ca, err = os.ReadFile(filepath.Join(d.state, "tls", "ca.crt"))
+	return d, err
+}
+
+// end stops the director and removes what it has kept.
+func (d simulated) end(ctx context.Context) error {
+	var err error
+	if d.Daemon != nil {
+		err = d.Stop(ctx)
+	}
+	return errors.Join(err, os.RemoveAll(d.state))
+}
+
+func setupSimulated(env *testscript.Env) error {
+	ctx := context.Background()
+	oneTime := filepath.Base(env.WorkDir) == "script-one-time"
+	d, err := startSimulated(ctx, func(cfg *daemon.Config) {
+		env.Setenv("BACKUPS", cfg.BackupDirs[0])
+		if oneTime {
+			cfg.AdminPasswordFile = ""
+		}
+	})
 	env.Defer(func() {
-		if err := d.Stop(ctx); err != nil {
+		if err := d.end(ctx); err != nil {
 			env.T().Log(err)
 		}
 	})
-	ca, err := os.ReadFile(filepath.Join(state, "tls", "ca.crt"))
 	if err != nil {
 		return err
 	}
-	url, text := "https://"+d.Addr().String(), []byte(password)
+	text := []byte(password)
 	if oneTime {
-		if text, err = os.ReadFile(filepath.Join(state, "admin-password")); err != nil {
+		if text, err = os.ReadFile(filepath.Join(d.state, "admin-password")); err != nil {
 			return err
 		}
 	} else {
-		api, err := login(ctx, client.Config{Server: url, CA: ca})
+		api, err := login(ctx, client.Config{Server: d.url, CA: d.ca})
 		if err != nil {
 			return err
 		}
 		env.Defer(api.Close)
 		env.Values[apiKey{}] = api
 	}
-	env.Values[stateKey{}] = state
-	env.Setenv("DIRECTOR_SERVER", url)
+	env.Values[stateKey{}] = d.state
+	env.Setenv("DIRECTOR_SERVER", d.url)
 	if err := setFingerprint(env, d.Addr().String()); err != nil {
 		return err
 	}
-	env.Setenv("BACKUPS", cfg.BackupDirs[0])
-	return fillScript(env, filepath.Join("testdata", "simulated"), ca, strings.TrimSpace(string(text)))
+	return fillScript(env, d.ca, strings.TrimSpace(string(text)))
 }
 
 // setFingerprint tells a script the fingerprint of the director's certificate, as a person would be told it.
@@ -141,9 +171,15 @@ func simulatedConfig(state string) (daemon.Config, error) {
 			Nodes: "two-worker-1", Namespace: "shop", Name: "cache-0", Owner: "StatefulSet/cache",
 			Blocked: kube.BlockedLocalData, Why: "what is in its emptyDir volume data would be lost",
 		},
+		{Nodes: "demo-worker-*", Namespace: "shop", Name: "cart-1", Owner: "ReplicaSet/cart"},
+		{
+			Nodes: "demo-worker-1", Namespace: "shop", Name: "db-0", Owner: "StatefulSet/db",
+			Blocked: kube.BlockedByBudget,
+			Why:     "disruption budget db allows no disruption: 1 of its pods are healthy and 1 have to be",
+		},
 	}
 	// The simulation makes what these documents name; those of the scripts name nothing outside of the director.
-	cfg.Simulation.Documents = []string{filepath.Join("testdata", "simulated", "world.yaml")}
+	cfg.Simulation.Documents = []string{filepath.Join(simulatedScripts, "world.yaml")}
 	cfg.MirrorNetworks = confine.Networks{netip.MustParsePrefix("127.0.0.0/8")}
 	cfg.BackupDirs = confine.Dirs{filepath.Join(state, "backups")}
 	cfg.NodeShells, cfg.Notice = 2, "Everything here\nis for tests.\n"
@@ -204,17 +240,49 @@ func newestDelivery(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) != 1 {
 		ts.Fatalf("usage: newest-delivery VARIABLE")
 	}
+	id, err := awaitHook(context.Background(), ts.Value(apiKey{}).(*client.Client))
+	ts.Check(err)
+	ts.Setenv(args[0], id)
+}
+
+// awaitHook waits until a plan waits for a hook, and returns the id of what it waits for.
+func awaitHook(ctx context.Context, api *client.Client) (string, error) {
 	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(50 * time.Millisecond) {
-		v, err := ts.Value(apiKey{}).(*client.Client).HookDeliveries(context.Background(), "", "", true, 1)
-		ts.Check(err)
-		if len(v.Items) > 0 {
-			ts.Setenv(args[0], v.Items[0].ID)
-			return
-		}
-		if time.Now().After(deadline) {
-			ts.Fatalf("no plan waits for a hook")
+		v, err := api.HookDeliveries(ctx, "", "", true, 1)
+		switch {
+		case err != nil:
+			return "", err
+		case len(v.Items) > 0:
+			return v.Items[0].ID, nil
+		case time.Now().After(deadline):
+			return "", errors.New("no plan waits for a hook")
 		}
 	}
+}
+
+// plays says how pretended playbooks go from now on:
+//
+//	plays fail HOSTS PLAYBOOK MESSAGE  they fail on the hosts, with the message
+//	plays work                         they succeed
+func plays(ts *testscript.TestScript, neg bool, args []string) {
+	var faults []pretend.Fault
+	switch {
+	case !neg && len(args) == 4 && args[0] == "fail":
+		faults = []pretend.Fault{
+			{Hosts: args[1], Playbook: args[2], Outcome: "failed", Percent: 100, Msg: args[3]},
+		}
+	case neg || len(args) != 1 || args[0] != "work":
+		ts.Fatalf("usage: plays fail HOSTS PLAYBOOK MESSAGE, or: plays work")
+	}
+	file := filepath.Join(ts.Value(stateKey{}).(string), "simulation", pretend.SettingsFile)
+	text, err := os.ReadFile(file)
+	ts.Check(err)
+	var settings pretend.Settings
+	ts.Check(json.Unmarshal(text, &settings))
+	settings.Faults = faults
+	text, err = json.Marshal(settings)
+	ts.Check(err)
+	ts.Check(whole.Write(file, text, 0o600))
 }
 
 var clientCertificate = regexp.MustCompile(`client-certificate-data: (\S+)`)
@@ -332,6 +400,7 @@ func startMirror(ts *testscript.TestScript, _ bool, args []string) {
 //	stray orphan PROVIDER VM MACHINE  another VM with the director's stamp, of that machine
 //	stray stranger PROVIDER VM        a VM without one
 //	stray ghost PROVIDER VM           somebody deletes the VM
+//	stray off PROVIDER VM             somebody switches the VM off
 //	stray volume PROVIDER VM          somebody attaches a disk pvc-7 to the VM
 func stray(ts *testscript.TestScript, neg bool, args []string) {
 	if neg || len(args) < 3 || (args[0] == "orphan") != (len(args) == 4) {
@@ -362,6 +431,8 @@ func stray(ts *testscript.TestScript, neg bool, args []string) {
 		id = world.AddStranger(args[2])
 	case "ghost":
 		ts.Check(backend.Delete(ctx, id, hypervisor.DeleteOptions{Owner: stamp}))
+	case "off":
+		ts.Check(backend.SetPower(ctx, id, hypervisor.PowerOff))
 	case "volume":
 		world.AttachForeign(id, "pvc-7", 20<<30)
 	default:
