@@ -170,6 +170,7 @@ class ApplianceFix(TypedDict):
 
 class AppliancePackages(TypedDict, total=False):
     list: str
+    list_outdated: bool
     missing: list[ApplianceFix]
     of: str
 

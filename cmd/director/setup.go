@@ -255,9 +255,13 @@ func sayFindings(out io.Writer, all []appliance.Finding) error {
 			_, _ = fmt.Fprintf(out, "ok      %s %s\n", f.What, f.Good)
 			continue
 		}
-		failed++
+		word := "WARNING"
+		if !f.Warning {
+			word = "FAILED "
+			failed++
+		}
 		_, _ = fmt.Fprintf(
-			out, "FAILED  %s %s\n        next: %s\n", f.What, director.MessageOf(f.Err), director.HintOf(f.Err),
+			out, "%s %s %s\n        next: %s\n", word, f.What, director.MessageOf(f.Err), director.HintOf(f.Err),
 		)
 	}
 	if failed > 0 {

@@ -8,10 +8,32 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/appliance"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/rootdisk"
 )
+
+// A warning is shown with its next step, and fails nothing.
+func TestFindingsThatWarn(t *testing.T) {
+	t.Parallel()
+	of := time.Date(2026, 5, 21, 0, 0, 0, 0, time.UTC)
+	old := appliance.CheckPackages(rootdisk.Packages{Of: of, List: of.AddDate(0, 0, -1)}, of)
+	var out bytes.Buffer
+	if err := sayFindings(&out, old); err != nil {
+		t.Error(err)
+	}
+	for _, want := range []string{
+		"ok      root disk has packages of Debian of 2026-05-21",
+		"WARNING security updates since 2026-05-20 are not known", "        next: bring a newer list",
+	} {
+		if !strings.Contains(out.String(), want) {
+			t.Errorf("%q is missing in:\n%s", want, out.String())
+		}
+	}
+}
 
 func TestSetupCommands(t *testing.T) {
 	t.Parallel()

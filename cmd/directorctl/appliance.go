@@ -82,8 +82,14 @@ func printPackages(w io.Writer, p wire.AppliancePackages) {
 		return
 	}
 	list := p.List.Format(time.DateOnly)
+	if p.ListOutdated {
+		say(w, "Warning: the list of security updates is of %s, older than the packages. It names no newer updates.\n"+
+			"  next: bring a newer list, on the appliance: sudo director setup updates InRelease Packages\n", list)
+	}
 	if len(p.Missing) == 0 {
-		say(w, "All security updates of %s are there\n", list)
+		if !p.ListOutdated {
+			say(w, "All security updates of %s are there\n", list)
+		}
 		return
 	}
 	say(w, "Security updates of %s that are missing, until the appliance is upgraded to a newer image:\n", list)

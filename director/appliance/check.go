@@ -19,6 +19,8 @@ type Finding struct {
 	What string // such as "DNS server 192.0.2.53"
 	Good string // what was seen, if it is all right
 	Err  error  // what is wrong, with a hint
+	// Warning is true if Err keeps nothing from working.
+	Warning bool
 }
 
 // checkWithin is how long one check waits.

@@ -305,20 +305,36 @@ func CheckPackages(s rootdisk.Packages, now time.Time) []Finding {
 	default:
 		all = append(all, Finding{What: what, Good: fmt.Sprintf("has %s, %d days old", of, days)})
 	}
+	return append(all, checkUpdates(s, next)...)
+}
+
+// checkUpdates says which security updates the root has not. next is what to do if there are some.
+func checkUpdates(s rootdisk.Packages, next string) []Finding {
 	const updates = "security updates"
 	list := "the list of " + s.List.Format(time.DateOnly)
-	switch {
-	case s.List.IsZero():
-		all = append(all, Finding{
+	if s.List.IsZero() {
+		return []Finding{{
 			What: updates, Good: "are not known: director setup updates compares the root with a list of Debian",
-		})
-	case len(s.Missing) > 0:
+		}}
+	}
+	var all []Finding
+	if len(s.Missing) > 0 {
 		names := make([]string, 0, len(s.Missing))
 		for _, f := range s.Missing {
 			names = append(names, f.Package+" "+f.Installed+" (fixed in "+f.Fixed+")")
 		}
 		all = append(all, wrong(updates, next, "are missing, by %s: %s", list, strings.Join(names, ", ")))
-	default:
+	}
+	if s.ListOutdated() {
+		old := wrong(
+			updates, "bring a newer list: director setup updates",
+			"since %s are not known: %s is older than the packages of the root disk, and names no newer updates",
+			s.List.Format(time.DateOnly), list,
+		)
+		old.Warning = true
+		return append(all, old)
+	}
+	if len(all) == 0 {
 		all = append(all, Finding{What: updates, Good: "are all there, by " + list})
 	}
 	return all

@@ -82,7 +82,10 @@ func said(s rootdisk.Packages, now time.Time) string {
 	var all []string
 	for _, f := range CheckPackages(s, now) {
 		text := f.What + " " + f.Good
-		if f.Err != nil {
+		switch {
+		case f.Err != nil && f.Warning:
+			text = "WARNING " + f.What + " " + director.MessageOf(f.Err)
+		case f.Err != nil:
 			text = "FAILED " + f.What + " " + director.MessageOf(f.Err)
 		}
 		all = append(all, text)
@@ -140,6 +143,43 @@ func TestPackagesOfTheRoot(t *testing.T) {
 	if s, err = p.Compare(); err != nil || !s.Of.IsZero() || !s.List.IsZero() ||
 		!strings.Contains(said(s, at(8)), "FAILED root disk does not say of when its packages are") {
 		t.Errorf("%+v, %v", s, err)
+	}
+}
+
+// A list that is older than the packages of the root is compared, and does not say that nothing is missing.
+func TestListThatIsOlderThanTheRoot(t *testing.T) {
+	t.Parallel()
+	p := debianRoot(t)
+	write := func(path, text string) {
+		t.Helper()
+		if err := os.WriteFile(filepath.Join(p.Root, path), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	now := time.Date(2026, 5, 30, 0, 0, 0, 0, time.UTC)
+	const older = "WARNING security updates since 2026-05-20 are not known: the list of 2026-05-20 is older than the " +
+		"packages of the root disk"
+	write(archiveFile, "bookworm-security Thu, 21 May 2026 10:00:00 UTC\n")
+	s, err := p.Read(t.Context(), security("InRelease"), security("Packages"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	got := said(s, now)
+	if !s.ListOutdated() || !strings.Contains(got, older) ||
+		!strings.Contains(got, "FAILED security updates are missing") {
+		t.Errorf("with an update that is missing all the same: %s", got)
+	}
+	write("var/lib/dpkg/status", strings.ReplaceAll(installed, "deb12u2", "deb12u3"))
+	if s, err = p.Compare(); err != nil {
+		t.Fatal(err)
+	}
+	if got = said(s, now); !strings.Contains(got, older) || strings.Contains(got, "all there") ||
+		strings.Contains(got, "FAILED") {
+		t.Errorf("with none: %s", got)
+	}
+	write(archiveFile, "bookworm-security "+s.List.Format(time.RFC1123)+"\n")
+	if s, err = p.Compare(); err != nil || s.ListOutdated() || !strings.Contains(said(s, now), "are all there") {
+		t.Errorf("a list of the same moment: %s, %v", said(s, now), err)
 	}
 }
 

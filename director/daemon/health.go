@@ -214,8 +214,9 @@ func rootPackages(ctx context.Context, s *upgrades.Service) *metrics.Packages {
 		return nil // also on another machine
 	}
 	out := &metrics.Packages{Of: state.Packages.Of}
-	if !state.Packages.List.IsZero() {
-		out.Missing = new(len(state.Packages.Missing))
+	known := !state.Packages.List.IsZero() && !state.Packages.ListOutdated()
+	if missing := len(state.Packages.Missing); missing > 0 || known {
+		out.Missing = new(missing)
 	}
 	return out
 }

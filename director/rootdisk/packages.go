@@ -16,6 +16,12 @@ type Packages struct {
 	Missing []Fix     `json:"missing,omitempty"` // security updates that the root has not, by package
 }
 
+// ListOutdated reports whether the security updates are older than the packages: updates that came later are not among
+// them, and none that is missing says nothing.
+func (p Packages) ListOutdated() bool {
+	return !p.List.IsZero() && p.List.Before(p.Of)
+}
+
 // Fix is a security update of a package.
 type Fix struct {
 	Package   string `json:"package"`

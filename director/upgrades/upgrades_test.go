@@ -104,8 +104,13 @@ func TestPackagesOfTheRoot(t *testing.T) {
 	if err != nil || s.Packages == nil || s.Packages.Of.IsZero() || len(s.Packages.Missing) != 1 {
 		t.Errorf("%+v, %v", s.Packages, err)
 	}
-	if w := wire.ApplianceOf(s).Packages; w == nil || w.List == nil || w.Missing[0].Package != "openssl" {
+	if w := wire.ApplianceOf(s).Packages; w == nil || w.List == nil || w.Missing[0].Package != "openssl" ||
+		w.ListOutdated {
 		t.Errorf("shown: %+v", w)
+	}
+	put(`{"of":"2026-05-20T16:28:12Z","list":"2026-05-19T00:00:00Z"}`)
+	if s, err = f.State(t.Context()); err != nil || !wire.ApplianceOf(s).Packages.ListOutdated {
+		t.Errorf("a list that is older than the packages: %+v, %v", s.Packages, err)
 	}
 	put(`{"of":`)
 	if _, err := f.State(t.Context()); director.KindOf(err) != director.KindInternal {

@@ -24,9 +24,10 @@ type Appliance struct {
 
 // AppliancePackages is how the packages of the running root are.
 type AppliancePackages struct {
-	Of      *time.Time     `json:"of,omitempty" doc:"The state of Debian's archives that they are from."`
-	List    *time.Time     `json:"list,omitempty" doc:"Date of the security updates they were compared with; without it, missing is not known."`
-	Missing []ApplianceFix `json:"missing,omitempty" doc:"Security updates that the root has not."`
+	Of           *time.Time     `json:"of,omitempty" doc:"The state of Debian's archives that they are from."`
+	List         *time.Time     `json:"list,omitempty" doc:"Date of the security updates they were compared with; without it, missing is not known."`
+	Missing      []ApplianceFix `json:"missing,omitempty" doc:"Security updates that the root has not."`
+	ListOutdated bool           `json:"list_outdated,omitempty" doc:"The list is older than the packages: it says nothing of newer updates."`
 }
 
 // ApplianceFix is a security update of a package.
@@ -97,7 +98,9 @@ func ApplianceOf(s rootdisk.State) Appliance {
 		out.Kept = root(*s.Kept)
 	}
 	if p := s.Packages; p != nil {
-		out.Packages = &AppliancePackages{Of: Optional(p.Of), List: Optional(p.List)}
+		out.Packages = &AppliancePackages{
+			Of: Optional(p.Of), List: Optional(p.List), ListOutdated: p.ListOutdated(),
+		}
 		for _, f := range p.Missing {
 			out.Packages.Missing = append(out.Packages.Missing, ApplianceFix(f))
 		}
