@@ -57,7 +57,7 @@ test/vm: ## Everything, with every scenario on VMs: hours where there is no KVM
 .PHONY: test/unit
 test/unit: ## The tests that need no VM
 	test/lab/need.sh ansible openssh-server libvirt0 postgresql rsyslog rsyslog-gnutls slapd \
-		samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs util-linux
+		samba-ad-dc samba-ad-provision iproute2 qemu-utils fdisk e2fsprogs systemd util-linux
 	go test ./...
 
 .PHONY: test/console

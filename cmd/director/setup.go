@@ -38,7 +38,8 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 		if _, err := rootPackages().Compare(); err != nil { // the director starts without knowing it
 			_, _ = fmt.Fprintf(os.Stderr, "director: %s\n", director.MessageOf(err))
 		}
-		return place().Look(ctx)
+		// What is wrong with the log server keeps nothing else from working.
+		return errors.Join(place().Look(ctx), place().WriteLogs(s))
 	},
 	"change":  func(ctx context.Context, _ []string, _ io.Writer) error { return place().Change(ctx) },
 	"abandon": func(ctx context.Context, _ []string, _ io.Writer) error { return place().Abandon(ctx) },

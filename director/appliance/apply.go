@@ -31,10 +31,12 @@ type Place struct {
 	User int    // that the director runs as, with its group of the same number; -1 leaves owners as they are
 	// Agent is the group of the agent of Consul next to the director.
 	Agent int
+	// Logs is the user, and the group, of what sends the journal to a log server.
+	Logs int
 }
 
 // Default is the place on the appliance. The numbers of user and group are those in images/director/finish.sh.
-func Default() Place { return Place{Data: "/data", User: 900, Agent: 901} }
+func Default() Place { return Place{Data: "/data", User: 900, Agent: 901, Logs: 902} }
 
 func (p Place) etc(name string) string  { return filepath.Join(p.Root, "/etc", name) }
 func (p Place) data(name string) string { return filepath.Join(p.Data, name) }

@@ -37,6 +37,7 @@ func (p Place) parts() []part {
 		{name: "config/director.yaml", file: p.etc("director/director.yaml")},
 		{name: "config/own.yaml", file: p.data(OwnConfig)},
 		{name: "config/network.txt", file: p.etc("systemd/network/10-director.network")},
+		{name: "config/logs.txt", file: p.etc(logsConfig)},
 		{name: "state/units.txt", command: []string{"systemctl", "--no-pager", "--full", "status"}},
 		{name: "state/failed.txt", command: []string{"systemctl", "--no-pager", "--failed"}},
 		{name: "state/disks.txt", command: []string{"df", "-h"}},

@@ -132,18 +132,19 @@ func (p Place) Activate(ctx context.Context, s Setup, restart bool) error {
 	if !restart {
 		return nil
 	}
-	// Without a group, keepalived has no configuration and does not start.
+	logs := p.WriteLogs(s)
+	// Without a group, keepalived has no configuration and does not start; without a log server, director-logs.
 	for _, args := range [][]string{
 		{"restart", "systemd-networkd", "chrony"},
 		{"start", "--no-block", "ssh"},
-		{"restart", "--no-block", "keepalived"},
+		{"restart", "--no-block", "keepalived", "director-logs"},
 		{"restart", "--no-block", "director"},
 	} {
 		if _, err := command(ctx, nil, "systemctl", args...); err != nil {
-			return err
+			return errors.Join(logs, err)
 		}
 	}
-	return nil
+	return logs
 }
 
 // SetUp returns the setup of the data disk; before the first one, it makes it of what was given from outside. given is

@@ -19,6 +19,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
+	"github.com/director-kaas/kaas/director/logserver"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/step"
@@ -82,7 +83,8 @@ type Config struct {
 	TrustedProxies []netip.Prefix `yaml:"trustedProxies"`
 	LogLevel       slog.Level     `yaml:"logLevel"`  // debug, info, warn, error
 	LogFormat      string         `yaml:"logFormat"` // text or json
-	AuditSyslog    AuditSyslog    `yaml:"auditSyslog"`
+	// AuditSyslog is the log server that gets the audit trail.
+	AuditSyslog logserver.Settings `yaml:"auditSyslog"`
 	// ACME is a server that issues the certificate for the console and the API.
 	ACME  ACME `yaml:"acme"`
 	Doors `yaml:",inline"`
@@ -179,7 +181,7 @@ func (c Config) Validate() error {
 	c.checkNotice(&p)
 	c.checkCauses(&p)
 	p = append(p, c.doorProblems()...)
-	c.AuditSyslog.check(&p)
+	c.checkLogServer(&p)
 	c.checkACME(&p)
 	c.checkRegistryBucket(&p)
 	c.checkSimulation(&p)

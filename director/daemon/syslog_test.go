@@ -16,6 +16,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/logserver"
 	"github.com/director-kaas/kaas/director/syslog/syslogtest"
 )
 
@@ -63,6 +64,8 @@ func TestAuditSyslogConfig(t *testing.T) {
 		"{address: logs, keyFile: /k}":                  {"keyFile"},
 		"{address: logs, caFile: ca.crt}":               {"caFile"},
 		"{address: logs, certFile: c, keyFile: k}":      {"certFile", "keyFile"},
+		"{journal: true}":                               {"address", "journal"},
+		"{address: logs, journal: true}":                {"journal"}, // this is no appliance
 		"{address: 'x:y', facility: 99, certFile: ./c}": {"address", "facility", "keyFile", "certFile"},
 	} {
 		path := filepath.Join(t.TempDir(), "director.yaml")
@@ -88,7 +91,7 @@ func TestAuditSyslog(t *testing.T) {
 		}
 	}
 	c := testConfig(t)
-	c.AuditSyslog = AuditSyslog{
+	c.AuditSyslog = logserver.Settings{
 		Address: server.Address, CAFile: dir + "/ca.crt", CertFile: dir + "/c.crt", KeyFile: dir + "/c.key",
 		HostName: "director1", Facility: 4,
 	}
@@ -117,47 +120,8 @@ func TestAuditSyslog(t *testing.T) {
 // The files are read at the start, which a wrong one stops.
 func TestAuditSyslogFiles(t *testing.T) {
 	t.Parallel()
-	dir, ca := t.TempDir(), syslogtest.NewCA(t)
-	cert, key := ca.Issue(t, syslogtest.Peer, x509.ExtKeyUsageClientAuth)
-	_, otherKey := ca.Issue(t, syslogtest.Peer, x509.ExtKeyUsageClientAuth)
-	file := func(name string, text []byte) string {
-		path := filepath.Join(dir, name)
-		if err := os.WriteFile(path, text, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		return path
-	}
-	caFile, certFile, keyFile := file("ca.crt", ca.PEM), file("c.crt", cert), file("c.key", key)
-	for name, c := range map[string]struct {
-		conf AuditSyslog
-		want []string
-	}{
-		"nothing":        {AuditSyslog{}, nil},
-		"all":            {AuditSyslog{CAFile: caFile, CertFile: certFile, KeyFile: keyFile}, nil},
-		"no CA":          {AuditSyslog{CAFile: dir + "/none"}, []string{"caFile"}},
-		"a key as CA":    {AuditSyslog{CAFile: keyFile}, []string{"caFile"}},
-		"no certificate": {AuditSyslog{CertFile: dir + "/none", KeyFile: keyFile}, []string{"certFile"}},
-		"no key":         {AuditSyslog{CertFile: certFile, KeyFile: dir + "/none"}, []string{"certFile"}},
-		"another key": {
-			AuditSyslog{CertFile: certFile, KeyFile: file("other.key", otherKey)}, []string{"certFile"},
-		},
-	} {
-		c.conf.Address = "logs.example.org:6514"
-		conf, err := c.conf.tls()
-		if diff := cmp.Diff(c.want, fieldsOf(t, err)); diff != "" {
-			t.Errorf("%s: %v (-want +got)\n%s", name, err, diff)
-		}
-		if err == nil && (conf.ServerName != "logs.example.org" || (conf.RootCAs == nil) != (c.conf.CAFile == "") ||
-			(len(conf.Certificates) == 0) != (c.conf.CertFile == "") || conf.InsecureSkipVerify) {
-			t.Errorf("%s: %+v", name, conf)
-		}
-	}
-	conf, err := AuditSyslog{Address: "10.0.0.9", ServerName: "logs"}.tls()
-	if err != nil || conf.ServerName != "logs" {
-		t.Errorf("%+v, %v", conf, err)
-	}
 	c := testConfig(t)
-	c.AuditSyslog = AuditSyslog{Address: "logs.example.org", CAFile: dir + "/none"}
+	c.AuditSyslog = logserver.Settings{Address: "logs.example.org", CAFile: t.TempDir() + "/none"}
 	if _, err := start(t, c, t.Output()); len(fieldsOf(t, err)) != 1 {
 		t.Errorf("the director starts without the CA: %v", err)
 	}

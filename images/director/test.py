@@ -12,6 +12,7 @@ from xml.sax.saxutils import quoteattr
 from cluster import cluster, restore
 from consul import Consul
 from group import group, group_roots, group_upgrade
+from logs import Logs
 from outer import outer
 from vms import (
     DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait)
@@ -250,6 +251,8 @@ def nocloud() -> None:
           applied.stdout + applied.stderr)
     consul = Consul()
     consul.begins(vm)
+    logs = Logs()
+    logs.begins(vm)
     booted = vm.on("cat /proc/sys/kernel/random/boot_id", check=True).stdout
     vm.on("sudo systemctl reboot")
     vm.forget()
@@ -260,6 +263,7 @@ def nocloud() -> None:
     check("no unit failed after it", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0)
     consul.until(vm, "after the restart", {"passing"})
     consul.ends(vm)
+    logs.ends(vm)
     vm.forget()
     vm.stop()
 

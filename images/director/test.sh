@@ -1,8 +1,9 @@
 #!/bin/bash
 # test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there
-# is, looks at what it must be, has it run an agent of Consul, restarts it, replaces its root disk, upgrades it in
-# place, also as a task of an outer plan, has another director make one, makes a group of three and upgrades it, and
-# lets it create a cluster, in the middle of which it is upgraded. Prints how long it took.
+# is, looks at what it must be, has it run an agent of Consul and send its journal to a log server, restarts it,
+# replaces its root disk, upgrades it in place, also as a task of an outer plan, has another director make one, makes a
+# group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints how long it
+# took.
 #
 # KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade task outer group group-upgrade group-roots restore cluster" runs some.
 # KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
