@@ -23,12 +23,13 @@ var scriptedPages = scripted{
 	},
 	here: strings.NewReplacer(
 		"director restore ", "director restore -config $ETC/director.yaml -state-dir $STATE ",
-		"admin hand-over ", "admin hand-over --state-dir $STATE ", "admin take-over", "admin take-over --state-dir $STATE",
+		"admin hand-over ", "admin hand-over --state-dir $STATE ",
+		"admin take-over", "admin take-over --state-dir $STATE",
 		"age1...", "$RECIPIENT", "/var/lib/director", "$STATE", "TARGET", "offsite", "PLAN", "$PLAN",
 	),
 }
 
-// shownDocuments are the documents of these pages that the script applies: the number of each on its page, and its file.
+// shownDocuments are the documents of these pages that the script applies: the number of each on its page and its file.
 var shownDocuments = []struct {
 	page   string
 	number int
@@ -40,8 +41,8 @@ var shownDocuments = []struct {
 	{"backup.md", 0, "schedule.yaml"},
 }
 
-// TestOperatePages runs the commands of scriptedPages with the real programs and the documents of these pages. A machine
-// that is lost is a state directory that is moved away.
+// TestOperatePages runs the commands of scriptedPages with the real programs and the documents of these pages. A
+// machine that is lost is a state directory that is moved away.
 func TestOperatePages(t *testing.T) {
 	t.Parallel()
 	shown := map[string]string{}

@@ -17,9 +17,9 @@ import (
 
 // usePages are in an order in which each page finds the cluster that its commands need.
 var usePages = []string{
-	"networks", "providers", "checks", "plans", "console", "console-upkeep", "console-setup", "login", "access", "nodes",
-	"vms", "disks", "ledger", "images", "own-images", "releases", "backups", "campaigns", "schedules", "notifications",
-	"phases",
+	"networks", "providers", "checks", "plans", "console", "console-upkeep", "console-setup", "login", "access",
+	"nodes", "vms", "disks", "ledger", "images", "own-images", "releases", "backups", "campaigns", "schedules",
+	"notifications", "phases",
 }
 
 // operatePages are the pages of docs/operate with commands that a simulated director can carry out.
