@@ -22,7 +22,7 @@ var scriptedPages = scripted{
 		"directorctl provider credentials set step-kaas ", "directorctl ca test step",
 	},
 	here: strings.NewReplacer(
-		"director restore ", "director restore -config $ETC/director.yaml -state-dir $STATE ",
+		"director restore ", "director restore -config $CONFIG -state-dir $STATE ",
 		"admin hand-over ", "admin hand-over --state-dir $STATE ",
 		"admin take-over", "admin take-over --state-dir $STATE",
 		"age1...", "$RECIPIENT", "/var/lib/director", "$STATE", "TARGET", "offsite", "PLAN", "$PLAN",
@@ -39,6 +39,7 @@ var shownDocuments = []struct {
 	{"registries.md", 0, "docker-hub.yaml"},
 	{"outer-ca.md", 1, "corp.yaml"},
 	{"backup.md", 0, "schedule.yaml"},
+	{"backup.md", 1, "drift.yaml"},
 }
 
 // TestOperatePages runs the commands of scriptedPages with the real programs and the documents of these pages. A
