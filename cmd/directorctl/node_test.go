@@ -98,7 +98,8 @@ func TestNodesAsTheirClusterShowsThem(t *testing.T) {
 			Name: "m", Role: "master", Address: "10.88.0.10", Power: "on", Version: "v1.37.1", Wanted: "v1.37.1",
 			Ready: true, Etcd: true, Certificates: []wire.Certificate{
 				{Name: "kubelet", EndsAt: end(1), Unchecked: true},
-				{Name: "apiserver", EndsAt: end(2)}, {Name: "etcd", EndsAt: end(3)},
+				{Name: "apiserver", EndsAt: end(2)},
+				{Name: "etcd", EndsAt: end(3)},
 			},
 		},
 		{Name: "l", Role: "master", Power: "on", Version: "v1.37.1", Ready: true, Cordoned: true},
