@@ -56,7 +56,7 @@ func BenchmarkLoginFlood(b *testing.B) {
 		b.Fatal(err)
 	}
 	srv := httptest.NewUnstartedServer(api.New(api.Config{
-		Ports: apitest.New(nil).Ports(), Auth: svc, Log: slog.New(slog.DiscardHandler),
+		Ports: apitest.New().Ports(), Auth: svc, Log: slog.New(slog.DiscardHandler),
 		Proxies: []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")},
 	}))
 	srv.StartTLS()

@@ -84,7 +84,7 @@ func openDoors(t *testing.T) *doors {
 	d.users = identity.New(identity.Config{Store: d.db, Passwords: svc, Now: d.now})
 	srv := httptest.NewUnstartedServer(nil)
 	d.url = "https://" + srv.Listener.Addr().String()
-	c := api.Config{Ports: apitest.New(nil).Ports(), Auth: svc, Log: log, Audit: trail, Now: d.now}
+	c := api.Config{Ports: apitest.New().Ports(), Auth: svc, Log: log, Audit: trail, Now: d.now}
 	c.Users, c.Trail = d.users, trail
 	c.Issuer = issuer.New(issuer.Config{Store: d.db, Sealer: box, URL: d.url, Now: d.now})
 	srv.Config = api.NewServer(api.New(c), nil, log)

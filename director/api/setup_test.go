@@ -17,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/identity"
+	"github.com/director-kaas/kaas/director/store"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -24,7 +25,7 @@ const password = "correct horse battery"
 
 type bundle struct {
 	ops   *apitest.Operations
-	users *apitest.Users
+	users *store.Store
 	url   string
 	http  *http.Client
 	token string
@@ -51,7 +52,7 @@ func (s *syncBuffer) String() string {
 
 func setup(t *testing.T, adjust ...func(*api.Config)) *bundle {
 	t.Helper()
-	b := &bundle{ops: apitest.New(nil), users: &apitest.Users{}, log: &syncBuffer{}}
+	b := &bundle{ops: apitest.New(), users: apitest.OpenStore(t), log: &syncBuffer{}}
 	svc, err := auth.New(b.users, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		t.Fatal(err)

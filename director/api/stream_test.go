@@ -13,6 +13,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -87,7 +88,9 @@ func TestStream(t *testing.T) {
 
 	// A poll waits, and what happens meanwhile is seen at once.
 	go func() {
-		if _, err := b.ops.Apply(context.Background(), "ann", []byte(network), "", false); err != nil {
+		if _, err := b.ops.ApplyIf(
+			context.Background(), documents.Author{Name: "ann"}, []byte(network), "", false, documents.Condition{},
+		); err != nil {
 			t.Error(err)
 		}
 	}()

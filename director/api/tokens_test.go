@@ -1,11 +1,15 @@
 package api_test
 
 import (
+	"context"
 	"encoding/json"
 	"io"
 	"net/http"
 	"testing"
 
+	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/api"
+	"github.com/director-kaas/kaas/director/phases"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -83,10 +87,21 @@ func TestOwnTokens(t *testing.T) {
 	b.do(t, http.MethodGet, "/me", "", http.StatusUnauthorized, nil)
 }
 
+// untold takes every task, and remembers none.
+type untold struct{}
+
+func (untold) AskPhase(_ context.Context, actor, id string, r director.PhaseRequest) (phases.View, error) {
+	return phases.View{PhaseTask: director.PhaseTask{ID: id, Request: r, By: actor, State: director.PhaseWaiting}}, nil
+}
+
+func (untold) Phase(_ context.Context, id string) (phases.View, error) {
+	return phases.View{}, director.Errorf(director.KindNotFound, "test.phase", "there is no task %s", id)
+}
+
 // The outer planner's account can do nothing but ask for phases. Nobody makes a token for another person.
 func TestServiceAccounts(t *testing.T) {
 	t.Parallel()
-	b := setup(t)
+	b := setup(t, func(c *api.Config) { c.Phases = untold{} })
 	admin := b.token
 	var made wire.OneTimePassword
 	b.do(t, http.MethodPost, "/users", `{"name":"planner","role":"operator","service":true}`, http.StatusCreated, &made)

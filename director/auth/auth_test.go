@@ -11,6 +11,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 type clock struct {
@@ -30,9 +31,9 @@ func (c *clock) add(d time.Duration) {
 	c.at = c.at.Add(d)
 }
 
-func setup(t *testing.T) (*auth.Service, *apitest.Users, *clock) {
+func setup(t *testing.T) (*auth.Service, *store.Store, *clock) {
 	t.Helper()
-	users := &apitest.Users{}
+	users := apitest.OpenStore(t)
 	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s, err := auth.New(users, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}, TokenTTL: time.Hour, Now: c.now})
 	if err != nil {
@@ -170,6 +171,7 @@ func TestLogin(t *testing.T) {
 	_, err = s.Authenticate(ctx, token)
 	wantKind(t, err, director.KindUnauthenticated)
 
+	clock.add(time.Second) // until now it has only ended
 	second, actor2, err := s.Login(ctx, auth.Login{User: auth.AdminName, Password: "correct horse battery"})
 	if err != nil {
 		t.Fatal(err)

@@ -15,7 +15,7 @@ func TestOneTimePasswordsExpire(t *testing.T) {
 	ctx := t.Context()
 	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
 	var changed []string
-	s, err := auth.New(&apitest.Users{}, auth.Config{
+	s, err := auth.New(apitest.OpenStore(t), auth.Config{
 		Hash: auth.Params{MemoryKiB: 64, Passes: 1}, Now: c.now, OneTimeTTL: time.Hour,
 		Changed: func(user string) { changed = append(changed, user) },
 	})

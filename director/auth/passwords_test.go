@@ -13,6 +13,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api/apitest"
 	"github.com/director-kaas/kaas/director/auth"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 // older is a hash as directors before argon2id have stored it.
@@ -62,7 +63,7 @@ func TestLoginRehashes(t *testing.T) {
 
 func argon(t testing.TB, p auth.Params, password director.Secret) string {
 	t.Helper()
-	s, err := auth.New(&apitest.Users{}, auth.Config{Hash: p})
+	s, err := auth.New(nil, auth.Config{Hash: p}) // hashing needs no store
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,12 +137,12 @@ func TestDisabledUsers(t *testing.T) {
 
 // disabling is a store that disables the user while a login compares the password.
 type disabling struct {
-	*apitest.Users
+	*store.Store
 	now func() time.Time
 }
 
 func (d disabling) GetUser(ctx context.Context, name string) (director.User, error) {
-	u, err := d.Users.GetUser(ctx, name)
+	u, err := d.Store.GetUser(ctx, name)
 	if err == nil {
 		err = d.EditUser(ctx, name, func(e *director.UserEdit) error {
 			e.User.Disabled, e.EndTokens = d.now(), true
@@ -155,7 +156,7 @@ func (d disabling) GetUser(ctx context.Context, name string) (director.User, err
 func TestDisabledDuringLogin(t *testing.T) {
 	t.Parallel()
 	ctx := t.Context()
-	users := &apitest.Users{}
+	users := apitest.OpenStore(t)
 	c := &clock{at: time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)}
 	s, err := auth.New(disabling{users, c.now}, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}, Now: c.now})
 	if err != nil {
@@ -173,7 +174,7 @@ func TestDisabledDuringLogin(t *testing.T) {
 
 // BenchmarkLogin measures what a login costs: argon2id with the parameters of a director.
 func BenchmarkLogin(b *testing.B) {
-	s, err := auth.New(&apitest.Users{}, auth.Config{})
+	s, err := auth.New(apitest.OpenStore(b), auth.Config{})
 	if err != nil {
 		b.Fatal(err)
 	}

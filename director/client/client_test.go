@@ -39,9 +39,9 @@ spec: {release: r, provider: p, image: i, network: n, workers: [{name: w, count:
 `
 
 // start serves the real API over TLS and returns it with the CA that its clients need.
-func start(t *testing.T, ops *apitest.Operations, wrap func(http.Handler) http.Handler) (*httptest.Server, []byte) {
+func start(t *testing.T, ports api.Ports, wrap func(http.Handler) http.Handler) (*httptest.Server, []byte) {
 	t.Helper()
-	svc, err := auth.New(&apitest.Users{}, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
+	svc, err := auth.New(apitest.OpenStore(t), auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,7 +49,7 @@ func start(t *testing.T, ops *apitest.Operations, wrap func(http.Handler) http.H
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	handler := api.New(api.Config{Ports: ops.Ports(), Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
+	handler := api.New(api.Config{Ports: ports, Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
 	if wrap != nil {
 		handler = wrap(handler)
 	}
@@ -84,7 +84,7 @@ func login(t *testing.T, c client.Config) *client.Client {
 
 func TestTrust(t *testing.T) {
 	t.Parallel()
-	srv, ca := start(t, apitest.New(nil), nil)
+	srv, ca := start(t, apitest.New().Ports(), nil)
 	other := httptest.NewTLSServer(http.NotFoundHandler())
 	defer other.Close()
 	certs, err := client.Probe(t.Context(), srv.URL)
@@ -171,7 +171,7 @@ func TestNothingIsSentToAnUntrustedServer(t *testing.T) {
 
 func TestErrorsComeBackWhole(t *testing.T) {
 	t.Parallel()
-	srv, ca := start(t, apitest.New(nil), nil)
+	srv, ca := start(t, apitest.New().Ports(), nil)
 	api := login(t, client.Config{Server: srv.URL, CA: ca})
 	_, err := api.Apply(t.Context(), []byte(strings.Replace(cluster, "image:", "imag:", 1)), "c.yaml", false)
 	e, ok := errors.AsType[*director.Error](err)
@@ -338,8 +338,8 @@ func TestLostAnswerIsAskedForAgain(t *testing.T) {
 func TestFollowTakesUpBrokenStreams(t *testing.T) {
 	t.Parallel()
 	var cuts atomic.Int32
-	ops := apitest.New(nil)
-	srv, ca := start(t, ops, func(next http.Handler) http.Handler {
+	ops := apitest.New()
+	srv, ca := start(t, ops.Ports(), func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/events") {
 				cuts.Add(1)
@@ -399,8 +399,8 @@ func (c *cutter) Write(p []byte) (int, error) {
 
 func TestFollowEnds(t *testing.T) {
 	t.Parallel()
-	ops := apitest.New(nil)
-	srv, ca := start(t, ops, nil)
+	ops := apitest.New()
+	srv, ca := start(t, ops.Ports(), nil)
 	b := &following{ops, login(t, client.Config{Server: srv.URL, CA: ca})}
 	client.SetBackoff(b.api, time.Millisecond)
 	p := b.begin(t, "hold")
@@ -440,8 +440,8 @@ func TestFollowEnds(t *testing.T) {
 
 func TestStepLogFromAnOffset(t *testing.T) {
 	t.Parallel()
-	ops := apitest.New(nil)
-	srv, ca := start(t, ops, nil)
+	ops := apitest.New()
+	srv, ca := start(t, ops.Ports(), nil)
 	b := &following{ops, login(t, client.Config{Server: srv.URL, CA: ca})}
 	p := b.begin(t, "none")
 	for offset, want := range map[int64]string{0: `{"time"`, 2: `time"`} {

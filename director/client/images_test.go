@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/pem"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,12 +16,12 @@ import (
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/api/apitest"
-	"github.com/director-kaas/kaas/director/auth"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/diskimage/diskimagetest"
+	"github.com/director-kaas/kaas/director/images"
 	"github.com/director-kaas/kaas/director/imagestore"
+	"github.com/director-kaas/kaas/director/provenance"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -67,28 +66,11 @@ func withImages(t *testing.T, wrap func(http.Handler) http.Handler) (*client.Cli
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = store.Close(t.Context()) })
-	svc, err := auth.New(&apitest.Users{}, auth.Config{Hash: auth.Params{MemoryKiB: 64, Passes: 1}})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, _, err := svc.EnsureAdmin(t.Context(), password); err != nil {
-		t.Fatal(err)
-	}
-	ops := apitest.New(nil)
-	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	ports := ops.Ports()
-	ports.Images = apitest.Images{Operations: ops, Store: store}
-	handler := api.New(api.Config{Ports: ports, Auth: svc, Log: log, Version: "test", Stopping: t.Context()})
-	if wrap != nil {
-		handler = wrap(handler)
-	}
-	srv := httptest.NewUnstartedServer(nil)
-	srv.Config = api.NewServer(handler, nil, slog.New(slog.DiscardHandler))
-	srv.EnableHTTP2 = true
-	srv.StartTLS()
-	t.Cleanup(srv.Close)
-	t.Cleanup(srv.CloseClientConnections)
-	ca := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: srv.Certificate().Raw})
+	ports := apitest.New().Ports()
+	ports.Images = images.New(images.Config{
+		Store: apitest.OpenStore(t), Files: store, Gate: (*provenance.Gate)(nil), Now: time.Now,
+	})
+	srv, ca := start(t, ports, wrap)
 	c := login(t, client.Config{Server: srv.URL, CA: ca})
 	client.SetBackoff(c, time.Millisecond)
 	return c, store

@@ -26,8 +26,8 @@ func TestWatchTakesUpBrokenStreams(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	var asked []string
-	ops := apitest.New(nil)
-	srv, ca := start(t, ops, func(next http.Handler) http.Handler {
+	ops := apitest.New()
+	srv, ca := start(t, ops.Ports(), func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/events") {
 				mu.Lock()
@@ -75,8 +75,8 @@ func TestWatchTakesUpBrokenStreams(t *testing.T) {
 
 func TestWatchIsToldOfAGap(t *testing.T) {
 	t.Parallel()
-	ops := apitest.New(nil)
-	srv, ca := start(t, ops, nil)
+	ops := apitest.New()
+	srv, ca := start(t, ops.Ports(), nil)
 	b := &following{ops, login(t, client.Config{Server: srv.URL, CA: ca})}
 	b.begin(t, "ask")
 	ops.PruneStream(4)
@@ -102,8 +102,8 @@ func TestWatchOfACrowdedDirector(t *testing.T) {
 	t.Parallel()
 	var mu sync.Mutex
 	n, full := 0, true
-	ops := apitest.New(nil)
-	srv, ca := start(t, ops, func(next http.Handler) http.Handler {
+	ops := apitest.New()
+	srv, ca := start(t, ops.Ports(), func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if strings.HasSuffix(r.URL.Path, "/events") {
 				mu.Lock()

@@ -1,13 +1,14 @@
-// Package apitest is an in-memory director behind the real API, for tests of the API, the client and the command line
-// that need what a director that simulates does not give: plans that fail, ask or hold at a known step, and answers
-// that break off. Whatever else the command line does is tested with a director that simulates.
+// Package apitest is an in-memory director behind the real API, for tests of the API and of its client in one process.
+// It has what a director that simulates cannot give them: plans that fail, ask or wait at a known step and make the
+// same events each time, a stream of events that is cut, and an archive that breaks off. Whole directors are tested
+// with the one that simulates, and users with the real database.
+//
 // Documents are parsed and compared by the real model, plans move by the real life cycle; only the world is missing.
 // Labels on a Cluster choose what its plans run into: fail, ask, hold (until the test releases or cancels it).
 package apitest
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -19,32 +20,25 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/clusters"
-	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/nodes"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/planning"
 )
 
 // LabelRuns is the label of a Cluster that says what its plans run into: "fail", "ask" or "hold". It happens once for
-// each plan: a retry goes through.
+// each plan.
 const LabelRuns = "runs"
 
 // Operations implements the ports of the API that Ports sets.
 type Operations struct {
-	// Async lets plans run after the answer to who started them, as a director does. It must be set before the first
-	// use.
-	Async bool
+	api.Planning // nil: no test asks for what is not here
 
 	mu      sync.Mutex
 	changed chan struct{} // closed and replaced at each change
 	docs    map[model.Ref]model.Stored
 	plans   []*run
-	up      map[string]bool // clusters whose VMs exist
-	tasks   map[string]director.PhaseTask
 	stream  []director.StreamEvent
 	pruned  int64 // of the stream
-	now     func() time.Time
 }
 
 type run struct {
@@ -53,34 +47,26 @@ type run struct {
 	events []plan.Event
 	logs   map[string][]byte
 	runs   string // what it still runs into
-	held   bool
 }
 
-// Ports are the ports with this director behind them. The others are types of their own.
+// Ports are the ports with this director behind them. The others are nil.
 func (o *Operations) Ports() api.Ports {
 	return api.Ports{
-		Documents: o, Clusters: Clusters{o}, Nodes: Nodes{o}, Planning: o, Archives: o, Journal: o, Phases: o,
-		Access: Access{o},
+		Documents: o, Clusters: Clusters{o}, Planning: o, Archives: o, Journal: o, Access: Access{},
 	}
 }
 
-// Clusters shows the clusters of the operations.
+// Clusters shows the clusters of the operations, none of which is ever made.
 type Clusters struct{ *Operations }
 
-// Nodes shows the nodes of the operations.
-type Nodes struct{ *Operations }
+// Access has inventories.
+type Access struct {
+	api.Access // nil: no test asks for what is not here
+}
 
-// Access gives access to the clusters of the operations.
-type Access struct{ *Operations }
-
-// New returns a director without documents. Its clock is now, or time.Now for nil.
-func New(now func() time.Time) *Operations {
-	if now == nil {
-		now = time.Now
-	}
-	return &Operations{
-		changed: make(chan struct{}), docs: map[model.Ref]model.Stored{}, up: map[string]bool{}, now: now,
-	}
+// New returns a director without documents.
+func New() *Operations {
+	return &Operations{changed: make(chan struct{}), docs: map[model.Ref]model.Stored{}}
 }
 
 func (o *Operations) wake() {
@@ -117,19 +103,10 @@ func (o Clusters) ClusterView(_ context.Context, name string) (clusters.View, er
 }
 
 func (o *Operations) cluster(d model.Stored) clusters.View {
-	name := d.Metadata.Name
-	v := clusters.View{Name: name, Generation: d.Generation, Status: "absent", Release: d.Cluster.Release}
-	if o.up[name] {
-		v.Status, v.Endpoint = "ready", "https://10.88.0.10:6443"
-		for _, m := range machines(name) {
-			v.Machines = append(v.Machines, clusters.Machine{
-				Name: m.Name, Role: m.Role, Pool: m.Pool, Address: m.Address, Host: "host1", State: "present", CPUs: 2,
-				Memory: 4 * model.GiB,
-			})
-		}
-		v.Nodes = len(v.Machines)
+	v := clusters.View{
+		Name: d.Metadata.Name, Generation: d.Generation, Status: "absent", Release: d.Cluster.Release,
 	}
-	if r := o.holder(name); r != nil {
+	if r := o.holder(v.Name); r != nil {
 		v.Plan, v.PlanStatus = r.plan.ID, r.state.Status
 	}
 	return v
@@ -142,19 +119,6 @@ func (o *Operations) holder(cluster string) *run {
 		}
 	}
 	return nil
-}
-
-func machines(cluster string) []plan.Machine {
-	return []plan.Machine{
-		{
-			ID: "m1", Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10",
-			MAC: "52:54:00:00:00:0a",
-		},
-		{
-			ID: "m2", Name: cluster + "-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11",
-			MAC: "52:54:00:00:00:0b",
-		},
-	}
 }
 
 // MakePlan freezes a plan of four steps.
@@ -171,142 +135,42 @@ func (o *Operations) MakePlan(_ context.Context, actor, cluster string, r plan.R
 		e.Holder = &director.Holder{Plan: h.plan.ID, Cluster: cluster, By: h.plan.CreatedBy, Since: h.state.StartedAt}
 		return plan.View{}, e
 	}
-	op := cmp.Or(r.Operation, plan.ClusterCreate)
 	c := plan.Content{
-		Operation: op, Request: r, Cluster: cluster, Playbooks: "0123abcd", Machines: machines(cluster),
-		Models: []plan.ModelRef{{Kind: "Cluster", Name: cluster, Generation: d.Generation}},
+		Operation: plan.ClusterCreate, Request: r, Cluster: cluster, Summary: "create cluster " + cluster,
+		Models: []plan.ModelRef{{Kind: "Cluster", Name: cluster, Generation: d.Generation}}, Steps: steps(cluster),
 	}
-	switch {
-	case op == plan.ClusterCreate && !o.up[cluster]:
-		c.Summary = "create cluster " + cluster + " of 1 master and 1 worker"
-		c.Warnings = []string{"emulated hosts are slow"}
-		c.Steps = createSteps(cluster)
-	case op == plan.ClusterDelete && o.up[cluster]:
-		c.Summary = "delete cluster " + cluster
-		c.Steps = []plan.Step{
-			step("vm.delete/"+cluster+"-worker-1", cluster+"-worker-1", "Delete VM", nil, "delete"),
-			step("vm.delete/"+cluster+"-master-1", cluster+"-master-1", "Delete VM", nil, "delete"),
-		}
-	case op.OnNodes() && o.up[cluster]:
-		c.Summary = string(op) + " " + strings.Join(r.Nodes, ", ")
-		for _, n := range r.Nodes {
-			c.Steps = append(c.Steps, step(string(op)+"/"+n, n, c.Summary, nil, "change"))
-		}
-	default:
-		c.Machines = nil
-	}
-	c.Estimate = plan.CriticalPath(c.Steps)
 	made := &run{
 		plan: plan.Plan{
-			ID: fmt.Sprintf("p%04d", len(o.plans)+1), CreatedAt: o.now().UTC(), CreatedBy: actor, Content: c,
+			ID: fmt.Sprintf("p%04d", len(o.plans)+1), CreatedAt: time.Now().UTC(), CreatedBy: actor, Content: c,
 			Hash: plan.HashOf(c),
 		},
 		logs: map[string][]byte{}, runs: d.Metadata.Labels[LabelRuns],
 	}
 	made.state = plan.NewState(&made.plan)
-	if len(c.Steps) > 0 {
-		o.plans = append(o.plans, made)
-	}
+	o.plans = append(o.plans, made)
 	return made.view(), nil
 }
 
-// Check finds nothing to say against any cluster that exists.
-func (o *Operations) Check(ctx context.Context, cluster string, _ plan.Request) (planning.CheckView, error) {
-	_, err := o.Document(ctx, model.Ref{Kind: model.KindCluster, Name: cluster})
-	return planning.CheckView{Cluster: cluster, Operation: plan.ClusterCreate, Steps: 9}, err
+// steps are those of every plan: a network, two VMs that need it, and a check that needs both.
+func steps(cluster string) []plan.Step {
+	network := "network.ensure/" + cluster
+	master, worker := "vm.ensure/"+cluster+"-master-1", "vm.ensure/"+cluster+"-worker-1"
+	var out []plan.Step
+	for _, s := range []plan.Step{
+		{ID: network},
+		{ID: master, Needs: []string{network}},
+		{ID: worker, Needs: []string{network}},
+		{ID: lastStep, Needs: []string{master, worker}},
+	} {
+		s.Kind, _, _ = strings.Cut(s.ID, "/")
+		s.Title, s.Attempts, s.Timeout = "Do "+s.ID, 3, time.Minute
+		out = append(out, s)
+	}
+	return out
 }
 
-// Nodes shows the two nodes of a cluster that is up.
-func (o Nodes) Nodes(_ context.Context, cluster string) (nodes.View, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, ok := o.docs[model.Ref{Kind: model.KindCluster, Name: cluster}]; !ok {
-		return nodes.View{}, notFound("there is no Cluster/%s", cluster)
-	}
-	if !o.up[cluster] {
-		return nodes.View{Unseen: "cluster " + cluster + " is not installed"}, nil
-	}
-	return nodes.View{Nodes: []nodes.Node{
-		{
-			Name: cluster + "-master-1", Role: "master", Pool: "master", Address: "10.88.0.10", State: "present",
-			Power: "on", Version: "v1.37.1", Wanted: "v1.37.1", Ready: true, Etcd: true, Certificates: certificates(),
-		},
-		{
-			Name: cluster +
-				"-worker-1", Role: "worker", Pool: "worker", Address: "10.88.0.11", State: "present", Power: "off",
-			Version: "v1.37.1", Wanted: "v1.37.1",
-			Reason: "NodeStatusUnknown: Kubelet stopped posting node status.", Problem: "its VM is switched off",
-			Repair: plan.NodeRejoin,
-		},
-	}}, nil
-}
-
-// certificates are of a master: the kubelet's own end first, and nothing relies on them.
-func certificates() []nodes.Certificate {
-	seen := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
-	return []nodes.Certificate{
-		{Name: "kubelet", Ends: seen.AddDate(0, 1, 0), Seen: seen, Unchecked: true},
-		{Name: "apiserver", Ends: seen.AddDate(0, 10, 0), Seen: seen},
-		{Name: "etcd", Ends: seen.AddDate(0, 11, 0), Seen: seen},
-	}
-}
-
-// Console shows one line.
-func (o Nodes) Console(_ context.Context, cluster, node string, _ int) (string, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.up[cluster] {
-		return "", notFound("there is no node %s", node)
-	}
-	return node + " login:", nil
-}
-
-// Rehearse shows one pod that would go and one that a budget holds.
-func (o Nodes) Rehearse(_ context.Context, cluster, node string, _ kube.DrainLimits) ([]kube.Eviction, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if !o.up[cluster] {
-		return nil, notFound("there is no node %s", node)
-	}
-	return []kube.Eviction{
-		{Namespace: "shop", Pod: "cart-1", Owner: "ReplicaSet/cart"},
-		{
-			Namespace: "shop", Pod: "db-0", Owner: "StatefulSet/db", Blocked: "budget",
-			Why: "disruption budget db allows no disruption: 1 of its pods are healthy and 1 have to be",
-		},
-	}, nil
-}
-
-// RehearseDrains shows no drain.
-func (o Nodes) RehearseDrains(ctx context.Context, _ string) (nodes.Drains, error) {
-	return nodes.Drains{}, ctx.Err()
-}
-
-func createSteps(cluster string) []plan.Step {
-	master, worker := cluster+"-master-1", cluster+"-worker-1"
-	return []plan.Step{
-		step("network.ensure/"+cluster, "", "Make the network", nil, "create"),
-		step("vm.ensure/"+master, master, "Make VM", []string{"network.ensure/" + cluster}, "create"),
-		step("vm.ensure/"+worker, worker, "Make VM", []string{"network.ensure/" + cluster}, "create"),
-		step(
-			"ansible.play/verify", "", "Check the cluster", []string{"vm.ensure/" + master, "vm.ensure/" + worker}, "",
-		),
-	}
-}
-
-func step(id, node, title string, needs []string, verb string) plan.Step {
-	kind, subject, _ := strings.Cut(id, "/")
-	s := plan.Step{
-		ID: id, Kind: kind, Title: title + " " + subject, Node: node, Needs: needs, Attempts: 3, Timeout: time.Minute,
-		Estimate: 30 * time.Second,
-		Safety:   "the cluster does not exist yet; nothing runs on it",
-	}
-	if verb != "" {
-		object, _, _ := strings.Cut(kind, ".")
-		s.Effects = []plan.Effect{{Verb: verb, Object: object, Name: subject}}
-	}
-	return s
-}
+// lastStep is the step at which plans fail and ask.
+const lastStep = "ansible.play/verify"
 
 func (r *run) view() plan.View {
 	s := r.state
@@ -325,7 +189,7 @@ func (o *Operations) find(id string) (*run, error) {
 
 // emit appends an event; what the life cycle does not allow is a conflict.
 func (o *Operations) emit(r *run, e plan.Event) error {
-	e.Plan, e.Seq, e.At = r.plan.ID, int64(len(r.events)+1), o.now().UTC()
+	e.Plan, e.Seq, e.At = r.plan.ID, int64(len(r.events)+1), time.Now().UTC()
 	if err := r.state.Apply(e); err != nil {
 		return &director.Error{
 			Kind: director.KindConflict, Op: "apitest.emit", Msg: "plan " + r.plan.ID + " is " + string(r.state.Status),
@@ -335,33 +199,19 @@ func (o *Operations) emit(r *run, e plan.Event) error {
 	r.events = append(r.events, e)
 	o.announce(director.StreamEvent{
 		Source: director.SourcePlan, Kind: "Plan", Name: e.Plan, Cluster: r.plan.Cluster, What: string(e.Kind),
-		By:   e.By,
-		Step: e.Step, Attempt: e.Attempt, Seq: e.Seq, Message: e.Message, Hint: e.Hint,
+		By: e.By, Step: e.Step, Attempt: e.Attempt, Seq: e.Seq, Message: e.Message, Hint: e.Hint,
 	})
 	return nil
 }
 
-// advance runs steps until the plan has ended or is held.
-func (o *Operations) advance(r *run) {
-	if !o.Async {
-		o.work(r)
-		return
-	}
-	go func() {
-		o.mu.Lock()
-		defer o.mu.Unlock()
-		o.work(r)
-	}()
-}
-
+// work runs steps until the plan has ended or waits for Release.
 func (o *Operations) work(r *run) {
 	for {
-		ready := plan.Ready(&r.plan, &r.state, o.now())
+		ready := plan.Ready(&r.plan, &r.state, time.Now())
 		if len(ready) == 0 {
 			break
 		}
 		if r.runs == "hold" && r.state.Step(ready[0]).ID != r.plan.Steps[0].ID {
-			r.held = true
 			return
 		}
 		id := ready[0]
@@ -369,22 +219,16 @@ func (o *Operations) work(r *run) {
 		_ = o.emit(r, plan.Event{Kind: plan.Started, Step: id, Attempt: attempt})
 		r.logs[id] = fmt.Appendf(
 			r.logs[id], `{"time":%q,"level":"INFO","msg":"acting","attempt":%d}`+"\n",
-			o.now().UTC().Format(time.RFC3339), attempt,
+			time.Now().UTC().Format(time.RFC3339), attempt,
 		)
 		e := plan.Event{Kind: plan.Succeeded, Step: id, Attempt: attempt}
-		if id == r.plan.Steps[len(r.plan.Steps)-1].ID {
+		if id == lastStep {
 			switch r.runs {
 			case "fail":
-				r.logs[id] = append(
-					r.logs[id],
-					`{"type":"host","host":"demo-master-1","status":"failed","msg":"no route to host"}`+"\n"...,
-				)
-				e.Kind, e.Message, e.Hint = plan.Aborted,
-					"the task Check nodes failed on demo-master-1: no route to host", "look at the VM's console"
+				e.Kind, e.Message = plan.Aborted, "no route to host"
 			case "ask":
 				e.Kind, e.Message, e.Hint = plan.NeedsHuman, "is the rack powered?", "power it"
 			}
-			r.runs = ""
 		}
 		_ = o.emit(r, e)
 	}
@@ -392,27 +236,19 @@ func (o *Operations) work(r *run) {
 }
 
 func (o *Operations) settle(r *run) {
-	e, ok := plan.Settle(&r.plan, &r.state)
-	if !ok {
-		return
+	if e, ok := plan.Settle(&r.plan, &r.state); ok {
+		_ = o.emit(r, e)
 	}
-	if e.Kind == plan.PlanDone { // before anybody can see the plan's end
-		o.up[r.plan.Cluster] = r.plan.Operation != plan.ClusterDelete
-		if r.plan.Operation == plan.ClusterDelete {
-			delete(o.docs, model.Ref{Kind: model.KindCluster, Name: r.plan.Cluster})
-		}
-	}
-	_ = o.emit(r, e)
 }
 
-// Release lets every held plan go on.
+// Release lets every plan go on that waits.
 func (o *Operations) Release() {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, r := range o.plans {
 		if r.runs == "hold" {
-			r.held, r.runs = false, ""
-			o.advance(r)
+			r.runs = ""
+			o.work(r)
 		}
 	}
 }
@@ -430,17 +266,6 @@ func (o *Operations) change(id string, do func(*run) error) (plan.View, error) {
 	return r.view(), nil
 }
 
-// PlanAgain makes the plan once more.
-func (o *Operations) PlanAgain(ctx context.Context, actor, id string) (plan.View, error) {
-	o.mu.Lock()
-	r, err := o.find(id)
-	o.mu.Unlock()
-	if err != nil {
-		return plan.View{}, err
-	}
-	return o.MakePlan(ctx, actor, r.plan.Cluster, r.plan.Request)
-}
-
 // StartPlan starts a plan and runs it as far as it goes.
 func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (plan.View, error) {
 	return o.change(id, func(r *run) error {
@@ -449,61 +274,25 @@ func (o *Operations) StartPlan(_ context.Context, actor, id, hash string) (plan.
 		}
 		err := o.emit(r, plan.Event{Kind: plan.PlanStarted, By: actor})
 		if err == nil {
-			o.advance(r)
+			o.work(r)
 		}
 		return err
 	})
 }
 
-// MovePlan does what the verb says, as far as tests of the API and the command line need it.
+// MovePlan cancels a plan.
 func (o *Operations) MovePlan(_ context.Context, actor, id string, m planning.Move) (plan.View, error) {
 	return o.change(id, func(r *run) error {
-		ev := func(kind plan.EventKind) error {
-			return o.emit(r, plan.Event{Kind: kind, By: actor, Message: m.Reason})
+		if m.Verb != planning.VerbCancel {
+			return director.Errorf(director.KindInvalid, "apitest.move", "plans are not moved by %s here", m.Verb)
 		}
-		switch m.Verb {
-		case planning.VerbApprove:
-			return ev(plan.PlanApproved)
-		case planning.VerbPause:
-			return ev(plan.PlanPaused)
-		case planning.VerbDiscard:
-			return ev(plan.PlanDiscarded)
-		case planning.VerbUndo:
-			err := ev(plan.PlanUndo)
-			o.settle(r)
-			return err
-		case planning.VerbCancel:
-			if r.state.Status.Ended() {
-				return nil
-			}
-			err := ev(plan.PlanCancel)
-			o.settle(r)
-			return err
-		case planning.VerbSkip:
-			if err := o.emit(r, plan.Event{
-				Kind: plan.SkipAsked, Step: m.Step, By: actor, Message: m.Reason,
-			}); err != nil {
-				return err
-			}
-		case planning.VerbRetry:
+		if r.state.Status.Ended() {
+			return nil
 		}
-		return o.goOn(r, actor)
-	})
-}
-
-// goOn resumes a stopped plan.
-func (o *Operations) goOn(r *run, actor string) error {
-	if err := o.emit(r, plan.Event{Kind: plan.PlanResumed, By: actor}); err != nil {
+		err := o.emit(r, plan.Event{Kind: plan.PlanCancel, By: actor, Message: m.Reason})
+		o.settle(r)
 		return err
-	}
-	for _, s := range slices.Clone(r.state.Steps) {
-		if s.Status == plan.Failed || s.Status == plan.Parked {
-			_ = o.emit(r, plan.Event{Kind: plan.Retried, Step: s.ID, By: actor})
-		}
-	}
-	r.runs = ""
-	o.advance(r)
-	return nil
+	})
 }
 
 // Plan returns a plan.
@@ -572,7 +361,7 @@ func (o *Operations) Archive(_ context.Context, actor, id string) (func(io.Write
 }
 
 // Inventory returns two files.
-func (o Access) Inventory(_ context.Context, cluster string) (map[string][]byte, error) {
+func (Access) Inventory(_ context.Context, cluster string) (map[string][]byte, error) {
 	return map[string][]byte{
 		"hosts.ini":          []byte("[master]\n" + cluster + "-master-1 ansible_host=10.88.0.10\n"),
 		"group_vars/all.yml": []byte("cluster_name: " + cluster + "\n"),
@@ -580,8 +369,8 @@ func (o Access) Inventory(_ context.Context, cluster string) (map[string][]byte,
 }
 
 // ExportInventory returns a file of secrets too.
-func (o Access) ExportInventory(ctx context.Context, _, cluster string, _ time.Duration) (map[string][]byte, error) {
-	files, err := o.Inventory(ctx, cluster)
+func (a Access) ExportInventory(ctx context.Context, _, cluster string, _ time.Duration) (map[string][]byte, error) {
+	files, err := a.Inventory(ctx, cluster)
 	files["secrets.json"] = []byte("{}\n")
 	return files, err
 }

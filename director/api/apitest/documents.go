@@ -2,18 +2,12 @@ package apitest
 
 import (
 	"context"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/documents"
 	"github.com/director-kaas/kaas/director/model"
 )
-
-// Apply stores the documents.
-func (o *Operations) Apply(
-	ctx context.Context, actor string, text []byte, source string, dryRun bool,
-) ([]model.Change, error) {
-	return o.ApplyIf(ctx, documents.Author{Name: actor}, text, source, dryRun, documents.Condition{})
-}
 
 // ApplyIf stores a document on a condition.
 func (o *Operations) ApplyIf(
@@ -49,9 +43,9 @@ func (o *Operations) ApplyIf(
 			continue
 		}
 		if !had {
-			s.Created = o.now()
+			s.Created = time.Now()
 		}
-		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, o.now(), by.Name
+		s.Document, s.Generation, s.Updated, s.UpdatedBy = d, s.Generation+1, time.Now(), by.Name
 		o.docs[d.Ref()] = s
 		e := director.StreamEvent{
 			Source: director.SourceAudit, Kind: string(d.Kind), Name: d.Metadata.Name, What: "apply", By: by.Name,
@@ -75,11 +69,6 @@ func (o *Operations) Document(_ context.Context, ref model.Ref) (model.Stored, e
 	return d, nil
 }
 
-// DeleteDocument removes a document.
-func (o *Operations) DeleteDocument(ctx context.Context, actor string, ref model.Ref) error {
-	return o.DeleteDocumentIf(ctx, actor, ref, documents.Condition{})
-}
-
 // DeleteDocumentIf removes a document on a condition.
 func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref, c documents.Condition) error {
 	o.mu.Lock()
@@ -90,10 +79,6 @@ func (o *Operations) DeleteDocumentIf(_ context.Context, _ string, ref model.Ref
 	}
 	if err := c.Check(ref, &d); err != nil {
 		return err
-	}
-	if ref.Kind == model.KindCluster && o.up[ref.Name] {
-		return director.Errorf(director.KindConflict, "apitest.delete", "cluster %s has 2 VMs", ref.Name).
-			WithHint("plan its deletion: directorctl delete cluster %s", ref.Name)
 	}
 	delete(o.docs, ref)
 	return nil

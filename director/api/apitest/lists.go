@@ -91,12 +91,6 @@ func (o *Operations) documents(q documents.Query) []model.Stored {
 		}
 	}
 	slices.SortFunc(all, func(a, b model.Stored) int {
-		switch q.Sort {
-		case "updated_at":
-			return cmp.Or(a.Updated.Compare(b.Updated), strings.Compare(a.Metadata.Name, b.Metadata.Name))
-		case "created_at":
-			return cmp.Or(a.Created.Compare(b.Created), strings.Compare(a.Metadata.Name, b.Metadata.Name))
-		}
 		return strings.Compare(a.Metadata.Name, b.Metadata.Name)
 	})
 	if q.Desc {

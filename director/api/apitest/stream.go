@@ -10,7 +10,7 @@ import (
 
 // announce puts an event into the stream.
 func (o *Operations) announce(e director.StreamEvent) {
-	e.ID, e.At = int64(len(o.stream)+1), o.now().UTC()
+	e.ID, e.At = int64(len(o.stream)+1), time.Now().UTC()
 	o.stream = append(o.stream, e)
 	o.wake()
 }
