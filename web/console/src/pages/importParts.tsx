@@ -1,5 +1,6 @@
 // What the imports of images and of release bundles have in common.
 import { Button, FormGroup, FormSelect, FormSelectOption, Progress, TextInput } from '@patternfly/react-core'
+import { useQueryClient } from '@tanstack/react-query'
 import { useEffect, useRef, useState, type ReactNode } from 'react'
 import { Link, useSearchParams } from 'react-router'
 import type { Stage } from '../forms/bring'
@@ -63,11 +64,13 @@ export function Sum({ children }: { children: string }) {
 // stopped is why the person's Stop ends an import, and not that the page was left.
 export const stopped = new Error('The import was stopped.')
 
-// useImport runs one part of an import at a time. Leaving the page, or stop, ends it without an error.
+// useImport runs one part of an import at a time. Leaving the page, or stop, ends it without an error. Lists of what is
+// imported are asked for again, because no event tells of an import.
 export function useImport() {
   const [stage, setStage] = useState<Stage>()
   const [failed, setFailed] = useState<unknown>()
   const abort = useRef<AbortController>(undefined)
+  const queries = useQueryClient()
   useEffect(() => () => abort.current?.abort(), [])
   const run = async (act: (signal: AbortSignal, show: (s: Stage) => void) => Promise<void>) => {
     const control = new AbortController()
@@ -79,6 +82,7 @@ export function useImport() {
       if (!control.signal.aborted) setFailed(err)
     } finally {
       setStage(undefined)
+      void queries.invalidateQueries({ predicate: (q) => q.queryKey[1] === '/images' || q.queryKey[1] === '/releases' })
     }
   }
   return { stage, failed, run, stop: () => abort.current?.abort(stopped) }
