@@ -1,43 +1,17 @@
 import { execFileSync } from 'node:child_process'
 import { createHash } from 'node:crypto'
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, truncateSync, writeFileSync } from 'node:fs'
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { tmpdir } from 'node:os'
 import { join } from 'node:path'
 import { accessible, expect, login, picture, test } from './fixtures'
+import { nodeImage } from './nodeImage'
 
 const dir = mkdtempSync(join(tmpdir(), 'director-image-'))
 test.beforeAll(({ director }) => director.settle())
 test.afterAll(() => rmSync(dir, { recursive: true, force: true }))
 
-// A disk of 1 GiB with a boot sector and a root partition that says which Kubernetes it carries.
-function nodeImage(): string {
-  const at = (name: string) => join(dir, name)
-  const boot = '21686148-6449-6E6F-744E-656564454649'
-  const root = '4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709'
-  mkdirSync(at('root/etc'), { recursive: true })
-  writeFileSync(
-    at('root/etc/kaas-release'),
-    JSON.stringify({
-      image: 'debian12',
-      kubernetes: 'v1.37.1',
-      containerd: 'v2.1.4',
-      arch: 'amd64',
-      built_from: '0123456789ab',
-    }),
-  )
-  writeFileSync(at('disk'), '')
-  truncateSync(at('disk'), 2 ** 30)
-  execFileSync('sfdisk', ['-q', at('disk')], {
-    input: `label: gpt\nstart=2048, size=2048, type=${boot}\nstart=4096, size=131072, type=${root}\n`,
-  })
-  execFileSync('mke2fs', ['-q', '-t', 'ext4', '-O', 'metadata_csum,64bit', '-d', at('root'), at('part'), '65536k'])
-  execFileSync('dd', [`if=${at('part')}`, `of=${at('disk')}`, 'bs=1M', 'seek=2', 'conv=notrunc,sparse', 'status=none'])
-  execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', at('disk'), at('node.qcow2')])
-  return at('node.qcow2')
-}
-
 test('a node image is imported, and its document written', async ({ page, director }) => {
-  const image = nodeImage()
+  const image = nodeImage(dir)
   await login(page, director, '/infrastructure/images')
   await page.getByRole('link', { name: 'Import an image' }).click()
   await page.locator('#image-file').setInputFiles(image)
@@ -72,7 +46,7 @@ test('the director computes the checksum of a file that was sent without one, an
   page,
   director,
 }) => {
-  const image = nodeImage()
+  const image = nodeImage(dir)
   const sum = createHash('sha256').update(readFileSync(image)).digest('hex')
   await login(page, director, '/images/import')
   const send = async () => {
@@ -99,7 +73,7 @@ test('the director computes the checksum of a file that was sent without one, an
 })
 
 test('an upload that the end of the director cuts off continues', async ({ page, director }) => {
-  const image = nodeImage()
+  const image = nodeImage(dir)
   const raw = join(dir, 'disk') // what cannot be left out of the image, behind its partitions
   execFileSync('dd', ['if=/dev/urandom', `of=${raw}`, 'bs=1M', 'seek=512', 'count=256', 'conv=notrunc', 'status=none'])
   execFileSync('qemu-img', ['convert', '-f', 'raw', '-O', 'qcow2', raw, image])
