@@ -25,7 +25,7 @@ const (
 )
 
 // logsState is the directory on the data disk in which rsyslogd keeps its place in the journal.
-const logsState = "log/sent"
+const logsState = "logs"
 
 // trustedCAs are the authorities that the appliance trusts.
 const trustedCAs = "/etc/ssl/certs/ca-certificates.crt"
@@ -127,8 +127,8 @@ func (p journalLogs) writeFiles(server logserver.Settings, s Setup) error {
 	if err != nil {
 		return err
 	}
-	if err := p.directory(); err != nil {
-		return director.Errorf(director.KindInternal, opLogs, "%s cannot be made: %w", p.data(logsState), err)
+	if err := p.directories(); err != nil {
+		return director.Errorf(director.KindInternal, opLogs, "directories of rsyslogd cannot be made: %w", err)
 	}
 	// The configuration is last: it says that all is there.
 	for _, f := range []struct {
@@ -136,7 +136,10 @@ func (p journalLogs) writeFiles(server logserver.Settings, s Setup) error {
 		text []byte
 		mode os.FileMode
 	}{
-		{logsCA, files.CA, 0o644}, {logsCert, files.Cert, 0o644}, {logsKey, files.Key, 0o640}, {logsConfig, config, 0o644},
+		{logsCA, files.CA, 0o644},
+		{logsCert, files.Cert, 0o644},
+		{logsKey, files.Key, 0o640},
+		{logsConfig, config, 0o644},
 	} {
 		if f.text == nil {
 			err = removeFile(p.etc(f.name))
@@ -161,15 +164,16 @@ func (p journalLogs) readable(name string, text []byte, mode os.FileMode) error 
 	return nil
 }
 
-// directory makes the directory of the state, which is rsyslogd's own.
-func (p journalLogs) directory() error {
-	path := p.data(logsState)
-	err := os.MkdirAll(path, 0o755)
+// directories makes the directory of the state, which is rsyslogd's own, and that of the configuration, which it may
+// read. The umask of setup apply keeps others out of what it makes.
+func (p journalLogs) directories() error {
+	state, config := p.data(logsState), p.etc(logsDir)
+	err := errors.Join(os.MkdirAll(state, 0o755), os.MkdirAll(config, 0o755))
 	if err == nil && p.User >= 0 {
-		err = os.Lchown(path, p.Logs, p.Logs)
+		err = os.Lchown(state, p.Logs, p.Logs)
 	}
 	if err == nil {
-		err = os.Chmod(path, 0o700)
+		err = errors.Join(os.Chmod(state, 0o700), os.Chmod(config, 0o755))
 	}
 	return err
 }

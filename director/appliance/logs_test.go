@@ -317,6 +317,18 @@ func TestWriteLogs(t *testing.T) {
 	if info, err := os.Stat(p.etc(logsKey)); err != nil || info.Mode().Perm() != 0o640 {
 		t.Errorf("the key: %v, %v", info, err)
 	}
+	// As the umask of the service leaves it.
+	if err := os.Chmod(p.etc(logsDir), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := p.WriteLogs(s); err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]os.FileMode{p.etc(logsDir): 0o755, p.data(logsState): 0o700} {
+		if info, err := os.Stat(path); err != nil || info.Mode().Perm() != want {
+			t.Errorf("%s: %v, %v; want %o", path, info, err, want)
+		}
+	}
 	for name, tt := range map[string]struct{ own, field string }{
 		"not asked for": {"auditSyslog: {address: logs}", ""},
 		"no settings":   {"", ""},

@@ -114,7 +114,7 @@ class Logs:
             ("nothing is written next to the journal", "! sudo find /var/log -type f -not -path '/var/log/journal/*' "
              r"-regex '.*/\(syslog\|messages\|auth.log\|kern.log\|user.log\|cron.log\)' | grep ."),
             ("it reads nothing of the director",
-             "sudo nsenter -t $(pgrep -o -x rsyslogd) -m -S 902 -G 902 ls /data/log/sent && "
+             "sudo nsenter -t $(pgrep -o -x rsyslogd) -m -S 902 -G 902 ls /data/logs && "
              "! sudo nsenter -t $(pgrep -o -x rsyslogd) -m ls /data/director"),
             ("no unit failed next to it", "! systemctl --failed --no-legend --plain | grep ."),
         ):
