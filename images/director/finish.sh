@@ -34,7 +34,8 @@ chage -d 20000 root
 
 systemctl -q enable systemd-networkd systemd-networkd-wait-online systemd-resolved ssh chrony nftables apparmor \
     prometheus-node-exporter qemu-guest-agent open-vm-tools keepalived \
-    director-disk director-setup director-shared director director-logs director-trial director-upgrade.path director-consul.path director-console@tty1 director-console@ttyS0
+    director-disk director-setup director-shared director director-logs director-trial \
+    director-upgrade.path director-consul.path director-console@tty1 director-console@ttyS0
 # director-logs runs rsyslogd with a configuration of its own; the package's service would write a second log.
 systemctl -q disable rsyslog.service
 rm -rf /etc/rsyslog.conf /etc/rsyslog.d /etc/logrotate.d/rsyslog /var/spool/rsyslog
