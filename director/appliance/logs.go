@@ -35,7 +35,11 @@ const trustedCAs = "/etc/ssl/certs/ca-certificates.crt"
 //
 // The journal is the queue: it is on the data disk, and bounded. rsyslogd reads no further while a message cannot be
 // sent, and keeps its place. A disk queue of its own loses the batch in hand when it is stopped while the server is
-// away, and changes the order.
+// away, and changes the order. Its unit kills it: when it ends by itself, it writes down the message in hand as sent.
+//
+// TLS 1.2 is what each syslog server has (RFC 9662, section 4). With TLS 1.3, servers send session tickets, which
+// rsyslogd 8.2302 does not read. They hide from it that the server has closed the connection, and the next message is
+// lost.
 var rsyslog = template.Must(template.New("rsyslog").Option("missingkey=error").Parse(`# Written by director setup apply.
 global(
   workDirectory="{{.State}}"
@@ -50,7 +54,7 @@ global(
 {{- end}}
 )
 module(load="imjournal"
-  stateFile="journal.state" persistStateInterval="100" ignorePreviousMessages="on"
+  stateFile="journal.state" persistStateInterval="1" ignorePreviousMessages="on"
   ratelimit.interval="0"
 )
 template(name="message" type="string"
@@ -62,7 +66,7 @@ action(type="omfwd"
   streamDriver="gtls" streamDriverMode="1"
   streamDriverAuthMode="x509/name" streamDriverPermittedPeers="{{.Name}}"
   streamDriver.CheckExtendedKeyPurpose="on" streamDriver.PermitExpiredCerts="off"
-  gnutlsPriorityString="NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+  gnutlsPriorityString="NORMAL:-VERS-ALL:+VERS-TLS1.2"
   action.resumeRetryCount="-1" action.resumeInterval="10"
 )
 `))

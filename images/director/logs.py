@@ -114,8 +114,8 @@ class Logs:
             ("nothing is written next to the journal", "! sudo find /var/log -type f -not -path '/var/log/journal/*' "
              r"-regex '.*/\(syslog\|messages\|auth.log\|kern.log\|user.log\|cron.log\)' | grep ."),
             ("it reads nothing of the director",
-             "sudo nsenter -t $(pgrep -o -x rsyslogd) -m -S 902 -G 902 ls /data/logs && "
-             "! sudo nsenter -t $(pgrep -o -x rsyslogd) -m ls /data/director"),
+             "of='sudo nsenter -t '$(pgrep -o -x rsyslogd)' -m'; as=\"$of -S 902 -G 902\"; $as ls /data/logs && "
+             "! $as ls /data/director && test -z \"$($of ls -A /data/director)\""),  # nor would root there
             ("no unit failed next to it", "! systemctl --failed --no-legend --plain | grep ."),
         ):
             done = vm.on(command)
