@@ -5,15 +5,13 @@ import hashlib
 import json
 import os
 import pwd
-import shutil
 import signal
-import ssl
 import subprocess
 import threading
 import time
-import urllib.request
 
-from vms import DISKS, ROOT, VM, WORK, Bundles, check, ctl, first_start, good, sh, trusted_key, wait
+from vms import (
+    DISKS, VM, WORK, Bundles, answers, check, ctl, first_start, good, sh, stand_ins, trusted_key, wait)
 
 HOST = "10.89.0.1"
 ADDRESS = "10.89.0.20"
@@ -102,19 +100,10 @@ class Services:
 
     def stand_ins(self) -> None:
         """Put on the NFS what a simulated director takes for an image and a release bundle."""
-        top = f"{self.top}/stand-ins"
-        with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", top, "-listen", "127.0.0.1:18443",
-                               "-registry-listen",
-                               "127.0.0.1:15000", self.models], stdout=subprocess.DEVNULL,
-                              stderr=subprocess.DEVNULL) as made:
-            wait("the stand-ins", lambda: answers("127.0.0.1:18443"))
-            made.send_signal(signal.SIGINT)
-        shutil.copytree(f"{top}/simulation/bundles", f"{self.export}/bundles")
-        shutil.copytree(f"{top}/simulation/images", f"{self.export}/images")
+        stand_ins(f"{self.top}/stand-ins", self.models, self.export)
         os.makedirs(f"{self.export}/backups/directors")
         os.chmod(f"{self.export}/backups", 0o700)
         sh("chown", "-R", "900:900", self.export)
-        sh("chmod", "755", f"{self.export}/bundles", f"{self.export}/images")
 
     def database(self) -> None:
         """Start PostgreSQL, with a user for the directors."""
@@ -178,17 +167,6 @@ EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type =
             except subprocess.TimeoutExpired:  # the NFS server may wait for clients that lost their power
                 program.kill()
                 program.wait()
-
-
-def answers(address: str, path: str = "/readyz?changes=true") -> bool:
-    """Report whether a director at the address is ready."""
-    context = ssl.create_default_context()
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
-    try:
-        with urllib.request.urlopen(f"https://{address}{path}", context=context, timeout=3) as got:
-            return got.status == 200
-    except OSError:
-        return False
 
 
 class Group:

@@ -14,6 +14,7 @@ from consul import Consul
 from group import group, group_roots, group_upgrade
 from logs import Logs
 from outer import outer
+from sizing import sizing
 from vms import (
     DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait)
 
@@ -376,7 +377,8 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (boot, nocloud, ovf, form, upgrade, task, outer, group, group_upgrade, group_roots, restore, cluster):
+    for run in (boot, nocloud, ovf, form, upgrade, task, outer, group, group_upgrade, group_roots, sizing,
+                restore, cluster):
         if run.__name__.replace("_", "-") not in os.environ["KAAS_APPLIANCE_ONLY"].split():
             continue
         try:

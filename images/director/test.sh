@@ -5,7 +5,7 @@
 # group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints how long it
 # took.
 #
-# KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade task outer group group-upgrade group-roots restore cluster" runs some.
+# KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade task outer group group-upgrade group-roots sizing restore cluster" runs some.
 # KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
 # KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
@@ -13,7 +13,7 @@ here=$(dirname "$(readlink -f "$0")")
 root=$(readlink -f "$here/../..")
 lab=$root/test/lab/lab
 dir=$(readlink -f "${1:-$("$here/build.sh" | tail -n 1)}")
-all="nocloud ovf form upgrade task outer group group-upgrade group-roots restore cluster"
+all="nocloud ovf form upgrade task outer group group-upgrade group-roots sizing restore cluster"
 export PYTHONDONTWRITEBYTECODE=1 KAAS_APPLIANCE_ONLY=${KAAS_APPLIANCE_ONLY:-$all}
 
 "$root/test/lab/need.sh" genisoimage openssh-client qemu-utils ovmf xfsprogs python3 dnsmasq-base e2fsprogs zstd

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import socket
 import ssl
 import subprocess
@@ -214,14 +215,37 @@ class VM:
         return path
 
 
-def wait(what: str, ready):
+def wait(what: str, ready, limit: int = LIMIT):
     """Poll until ready returns something true; return it."""
-    end = time.monotonic() + LIMIT
+    end = time.monotonic() + limit
     while not (got := ready()):
         if time.monotonic() > end:
-            raise AssertionError(f"{what}: not after {LIMIT} s")
+            raise AssertionError(f"{what}: not after {limit} s")
         time.sleep(0.5)
     return got
+
+
+def answers(address: str, path: str = "/readyz?changes=true") -> bool:
+    """Report whether a director at the address is ready."""
+    context = ssl.create_default_context()
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    try:
+        with urllib.request.urlopen(f"https://{address}{path}", context=context, timeout=3) as got:
+            return got.status == 200
+    except OSError:
+        return False
+
+
+def stand_ins(state: str, models: str, to: str) -> None:
+    """Put into a directory what a simulated director takes for the images and release bundles of the documents."""
+    with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", state, "-listen", "127.0.0.1:18443",
+                           "-registry-listen", "127.0.0.1:15000", models],
+                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as made:
+        wait("the stand-ins", lambda: answers("127.0.0.1:18443"))
+        made.send_signal(signal.SIGINT)
+    for name in ("bundles", "images"):
+        shutil.copytree(f"{state}/simulation/{name}", f"{to}/{name}")
+        os.chmod(f"{to}/{name}", 0o755)
 
 
 def seed(name: str, label: str, files: dict) -> str:
