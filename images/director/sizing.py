@@ -103,14 +103,14 @@ def sizing() -> None:
     before, since = spent(vm), time.monotonic()
     time.sleep(60)
     idle = (spent(vm) - before) / (time.monotonic() - since)
-    # Page cache counts for the service, but makes room; what the processes hold does not.
-    seen = vm.on("cat /proc/$(systemctl show -P MainPID director)/status; cat /proc/meminfo; "
-                 "sudo du -sm /data/director; df --output=used -m / | tail -1", check=True).stdout
+    seen = vm.on("cat /proc/$(systemctl show -P MainPID director)/status /proc/meminfo; sudo du -sm /data/director",
+                 check=True).stdout
     kib = {line.split(":")[0]: int(line.split()[1]) for line in seen.splitlines() if line.endswith(" kB")}
+    disk = seen.splitlines()[-1].split()[0]
     print(f"        the director: {kib['VmHWM'] / 1024:.0f} MiB at most, {kib['VmRSS'] / 1024:.0f} MiB now, "
           f"{100 * idle:.1f} % of an emulated core while idle; the VM has {kib['MemAvailable'] / 1024:.0f} of "
-          f"{kib['MemTotal'] / 1024:.0f} MiB left; /data/director has {seen.split('/data/director')[0].split()[-1]} "
-          f"MiB; the list of all took {statistics.median(lists):.2f} s (median), {max(lists):.2f} s at most", flush=True)
+          f"{kib['MemTotal'] / 1024:.0f} MiB left; /data/director has {disk} MiB; the list of all took "
+          f"{statistics.median(lists):.2f} s (median), {max(lists):.2f} s at most", flush=True)
     check("the director held less than half of the memory", kib["VmHWM"] < MEMORY * 1024 / 2, str(kib["VmHWM"]))
     check("a quarter of the memory is left", kib["MemAvailable"] > MEMORY * 1024 / 4, str(kib["MemAvailable"]))
     oom = vm.on("sudo journalctl -k --no-pager --grep 'Out of memory'")
