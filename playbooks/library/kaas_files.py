@@ -40,6 +40,11 @@ options:
       owner:
         description: Name of the owner; left as it is when unset.
         type: str
+      unknown_owner:
+        description: Whether an entry whose owner or group the node does not know is an error, or is left out.
+        type: str
+        choices: [fail, skip]
+        default: fail
       group:
         description: Name of the group; left as it is when unset.
         type: str
@@ -233,6 +238,7 @@ def main():
         "content": {"type": "str"},
         "mode": {"type": "str"},
         "owner": {"type": "str"},
+        "unknown_owner": {"type": "str", "choices": ["fail", "skip"], "default": "fail"},
         "group": {"type": "str"},
         "marker": {"type": "str", "default": "kaas"},
         "keep": {"type": "list", "elements": "str", "default": []},
@@ -240,8 +246,14 @@ def main():
     module = AnsibleModule(
         argument_spec={"files": {"type": "list", "elements": "dict", "required": True, "options": spec}},
         supports_check_mode=True)
+    entries = []
     try:
-        entries = [Entry(wanted) for wanted in module.params["files"]]
+        for wanted in module.params["files"]:
+            try:
+                entries.append(Entry(wanted))
+            except KeyError:
+                if wanted["unknown_owner"] == "fail":
+                    raise
     except (KeyError, ValueError) as err:
         module.fail_json(msg="a file has a wrong mode or an unknown owner or group: %s" % err)
     for entry in entries:

@@ -20,10 +20,12 @@ options:
       - C(init) makes the first control plane. C(join) adds a master or a worker, as O(config) says. C(reset) takes
         everything away.
       - C(token) makes the bootstrap tokens of O(config) usable again when they have expired; it runs on a master.
+      - C(look) changes nothing. It says whether this node is a member, and whether the API server at O(endpoint) takes
+        the bootstrap tokens of O(config), so that no master has to be asked about them.
       - C(auto) is C(join) when the API server at O(endpoint) answers with a certificate of O(ca_file), and C(init)
         otherwise.
     type: str
-    choices: [init, join, auto, token, reset]
+    choices: [init, join, auto, token, look, reset]
     required: true
   config:
     description: The configuration for kubeadm; with C(auto) the one for C(init).
@@ -125,6 +127,14 @@ seconds:
   description: How long each run of kubeadm took.
   type: dict
   returned: always
+member:
+  description: Whether this node has become a member of a cluster.
+  type: bool
+  returned: with C(look)
+token_taken:
+  description: Whether the API server takes the tokens; false for a member, whose tokens are not looked at.
+  type: bool
+  returned: with C(look)
 """
 
 import fnmatch
@@ -137,9 +147,11 @@ import time
 
 from ansible.module_utils.basic import AnsibleModule
 from ansible.module_utils.kaas import (
-    TOKEN, Failure, Kubectl, api_ready, clean, existing, kubeadm_says, locked, read_json, run, wait_for,
+    TOKEN, Failure, Kubectl, api_ready, api_status, clean, existing, kubeadm_says, locked, read_json, run, wait_for,
     write_atomically)
 
+# What kubeadm lets bootstrap tokens read, and joins begin with.
+FOR_TOKENS = "/api/v1/namespaces/kube-system/configmaps/kubeadm-config"
 # A continued init finds its own files, its own etcd and its own open ports.
 CONTINUED = ["DirAvailable--var-lib-etcd", "Port-6443", "Port-10250", "Port-10257", "Port-10259", "Port-2379",
              "Port-2380", "FileAvailable--etc-kubernetes-manifests-kube-apiserver.yaml",
@@ -256,10 +268,24 @@ class Member:
         if args["local_endpoint"]:
             self.gate(args["local_endpoint"], "this node has become a member")
 
+    def tokens(self):
+        """Return the bootstrap tokens of the configuration."""
+        with open(self.args["config"], encoding="utf-8") as file:
+            return sorted(set(TOKEN.findall(file.read())))
+
+    def look(self):
+        """Return what C(look) does."""
+        member, url = self.phase() == "done", self.args["endpoint"].rstrip("/") + FOR_TOKENS
+        try:
+            tokens = [] if member or not os.path.exists(self.args["ca_file"]) else self.tokens()
+        except FileNotFoundError: # in check mode
+            tokens = []
+        taken = bool(tokens) and all(api_status(url, self.args["ca_file"], token=token) == 200 for token in tokens)
+        return {"member": member, "token_taken": taken}
+
     def token(self):
         """Have the bootstrap tokens of the configuration in the cluster."""
-        with open(self.args["config"], encoding="utf-8") as file:
-            wanted = sorted({token.split(".")[0] for token in TOKEN.findall(file.read())})
+        wanted = sorted({token.split(".")[0] for token in self.tokens()})
         kubectl = Kubectl(self.args["kubectl"], self.args["kubeconfig"], self.args["timeout"])
         have = kubectl.do("-n", "kube-system", "get", "secrets", "-o", "name", "--field-selector",
                           "type=bootstrap.kubernetes.io/token")
@@ -331,7 +357,8 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "action": {"type": "str", "choices": ["init", "join", "auto", "token", "reset"], "required": True},
+            "action": {"type": "str", "choices": ["init", "join", "auto", "token", "look", "reset"],
+                       "required": True},
             "config": {"type": "path"},
             "join_config": {"type": "path"},
             "endpoint": {"type": "str"},
@@ -358,11 +385,14 @@ def main():
             ("action", "join", ("config", "endpoint")),
             ("action", "auto", ("config", "join_config", "endpoint")),
             ("action", "token", ("config",)),
+            ("action", "look", ("config", "endpoint")),
         ],
         supports_check_mode=True)
     args = module.params
     member = Member(args, module.check_mode)
     try:
+        if args["action"] == "look":
+            module.exit_json(changed=False, did=[], seconds={}, **member.look())
         if module.check_mode:
             act(member, args["action"])
         else:

@@ -85,6 +85,12 @@ class Files(Case):
             self.assertTrue(got["failed"], bad)
             self.assertFalse(os.path.exists(self.path("first")), bad)
 
+    def test_unknown_owner(self):
+        got = self.ensure({"path": self.path("left"), "state": "directory", "owner": "nobody-is-called-so",
+                           "unknown_owner": "skip"}, {"path": self.path("last"), "content": "x"})
+        self.assertEqual(got["paths"], [self.path("last")])
+        self.assertFalse(os.path.exists(self.path("left")))
+
 
 if __name__ == "__main__":
     unittest.main()

@@ -6,15 +6,18 @@ import ssl
 import subprocess
 import threading
 
-from support import Case, kaas
+from support import Case, kaas, run
+
+GOOD = "abcdef.0123456789abcdef"
 
 
 class Answer(http.server.BaseHTTPRequestHandler):
-    """Says that all is well."""
+    """Says that all is well, but shows the configuration of a cluster for its token alone."""
 
     def do_GET(self): # pylint: disable=invalid-name
         """Answer."""
-        self.send_response(200)
+        shown = self.headers.get("Authorization") == "Bearer " + GOOD
+        self.send_response(401 if self.path.endswith("/configmaps/kubeadm-config") and not shown else 200)
         self.end_headers()
 
     def log_message(self, *_): # pylint: disable=arguments-differ
@@ -66,3 +69,25 @@ class TrustTest(Case):
         """The authority that signed is enough, and no other one is."""
         for name, status in (("cluster", 200), ("root", 0), ("other", 0)):
             self.assertEqual(kaas.api_status(self.url, os.path.join(self.root, name + ".crt")), status, name)
+
+    def test_tokens(self):
+        """A node learns whether the cluster takes its token, and is a member once it has joined."""
+        def look(text, ca="cluster", check=False):
+            if text:
+                self.write("join.yaml", text)
+            got = run("kaas_kubeadm", {
+                "action": "look", "config": self.path("join.yaml"), "endpoint": self.url.replace("/readyz", ""),
+                "ca_file": self.path(ca + ".crt"), "state_file": self.path("state.json")}, check=check)
+            self.assertFalse(got["changed"])
+            self.assertNotIn(GOOD, str(got))
+            return got["member"], got["token_taken"]
+
+        self.assertEqual(look("", check=True), (False, False)) # nothing is written yet
+        self.assertEqual(look("tlsBootstrapToken: " + GOOD), (False, True))
+        self.assertEqual(look("tlsBootstrapToken: 000000.0123456789abcdef"), (False, False))
+        self.assertEqual(look("tlsBootstrapToken: " + GOOD, ca="other"), (False, False))
+        self.assertEqual(look("tlsBootstrapToken: " + GOOD, ca="missing"), (False, False))
+        self.write("state.json", '{"action": "join", "phase": "started"}')
+        self.assertEqual(look("tlsBootstrapToken: " + GOOD), (False, True))
+        self.write("state.json", '{"action": "join", "phase": "done"}')
+        self.assertEqual(look("tlsBootstrapToken: " + GOOD), (True, False))
