@@ -13,7 +13,7 @@ import (
 )
 
 // TestAgainstKubeadm compares the director with kubeadm by hand, with the same images, on the same guests and to the
-// same readiness. Each makes its cluster of nodes that have just booted and were prepared by the director: nodes that
+// same readiness. By hand, the pods of Calico have the probes that Calico ships them with. Each makes its cluster of nodes that have just booted and were prepared by the director: nodes that
 // have carried a cluster have its files in memory. The director goes first and last. The last time compares with the
 // time by hand: the image was on the host then, as it was by hand. The log tells all times and their ratios.
 func TestAgainstKubeadm(t *testing.T) {
@@ -52,7 +52,7 @@ func (s *suite) preparesFreshNodes(t *testing.T) {
 func (s *suite) kubeadmByHand(t *testing.T, config string) time.Duration {
 	master, worker := s.masterNames()[0], s.workerName()
 	s.onNode(t, master, "cat > /root/plain.yaml <<'EOF'\n"+config+"\nEOF")
-	manifest := s.podNetwork(t)
+	manifest := ownProbes(t, s.podNetwork(t))
 	s.ansible(
 		t, master, "ansible.builtin.copy",
 		"mode=0600 dest=/root/pod-network.yaml src="+s.write("pod-network.yaml", manifest, 0o644),
@@ -191,6 +191,43 @@ func (s *suite) podNetwork(t *testing.T) string {
 		"@POD_CIDR@", fmt.Sprint(vars["pod_cidr"]), "@VXLAN_PORT@", fmt.Sprint(vars["vxlan_port"]),
 		"@MTU@", fmt.Sprint(vars["pod_network_mtu"]),
 	).Replace(string(manifest))
+}
+
+// ownProbes gives the pods of the pod network the times of the probes in Calico's own manifest (calico-vxlan.yaml). The
+// director's release changes them.
+func ownProbes(t *testing.T, manifest string) string {
+	t.Helper()
+	var out []string
+	changed := 0
+	docs := yaml.NewDecoder(strings.NewReader(manifest))
+	for {
+		var doc map[string]any
+		if err := docs.Decode(&doc); err != nil {
+			break
+		}
+		spec, _ := doc["spec"].(map[string]any)
+		template, _ := spec["template"].(map[string]any)
+		pod, _ := template["spec"].(map[string]any)
+		containers, _ := pod["containers"].([]any)
+		for _, c := range containers {
+			container := c.(map[string]any)
+			delete(container, "startupProbe")
+			for name, delay := range map[string]int{"livenessProbe": 10, "readinessProbe": 0} {
+				probe := container[name].(map[string]any)
+				probe["initialDelaySeconds"], probe["periodSeconds"], probe["timeoutSeconds"] = delay, 10, 10
+				changed++
+			}
+		}
+		b, err := yaml.Marshal(doc)
+		if err != nil {
+			t.Fatal(err)
+		}
+		out = append(out, string(b))
+	}
+	if changed != 4 {
+		t.Fatalf("%d probes in the manifest of the pod network, want 4", changed)
+	}
+	return strings.Join(out, "---\n")
 }
 
 // export returns a directory with the cluster's inventory and the means to log in to its nodes, which the test removes.
