@@ -1,10 +1,10 @@
 // What people and programs get in with, as lists: the same for one's own and for those of other users.
 import { Button, ClipboardCopy, FormGroup, FormSelect, FormSelectOption, TextInput } from '@patternfly/react-core'
-import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Thead } from '@patternfly/react-table'
 import type { ReactNode } from 'react'
 import type { Schemas } from '../api/client'
 import { Alert } from '../ui/alert'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { quoted } from '../ui/command'
 import { Time } from '../ui/time'
 

@@ -1,11 +1,11 @@
 // Documents of some kinds as tables of what they say, with the way to change them.
 import { Content } from '@patternfly/react-core'
-import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Thead } from '@patternfly/react-table'
 import { Link } from 'react-router'
 import { api, json, list } from '../api/client'
 import { edits, useMe } from '../app/me'
 import type { Kind } from '../forms/kinds'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { Command } from '../ui/command'
 import { FilterBar, Pages } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'

@@ -1,10 +1,10 @@
 import { Card, CardBody, CardTitle } from '@patternfly/react-core'
-import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Thead } from '@patternfly/react-table'
 import type { ReactNode } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import { sees, useMe } from '../app/me'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { Command } from '../ui/command'
 import { Time } from '../ui/time'
 

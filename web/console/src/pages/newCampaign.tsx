@@ -19,7 +19,7 @@ import {
   TextArea,
   TextInput,
 } from '@patternfly/react-core'
-import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Thead } from '@patternfly/react-table'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { createContext, useContext, useState } from 'react'
 import { Link, useNavigate } from 'react-router'
@@ -29,7 +29,7 @@ import { acts, useMe } from '../app/me'
 import { useAct } from '../ui/act'
 import { Actions } from '../ui/actions'
 import { Alert } from '../ui/alert'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { Command } from '../ui/command'
 import { More } from '../ui/more'
 import { Nothing, Page } from '../ui/page'

@@ -1,11 +1,11 @@
 import { Button, ToolbarItem } from '@patternfly/react-core'
-import { Table, Tbody, Td as ChoiceTd, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Td as ChoiceTd, Th as ChoiceTh, Thead } from '@patternfly/react-table'
 import { useState } from 'react'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import type { Node } from '../nodes/nodes'
 import { Alert } from '../ui/alert'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { Command, quoted } from '../ui/command'
 import { FilterBar, TextFilter } from '../ui/filters'
 import { LinkButton } from '../ui/linkButton'
@@ -112,7 +112,7 @@ function NodeTable({ cluster, nodes, asked, chosen, choose }: TableProps) {
       <Thead>
         <Tr>
           {chosen && (
-            <Th
+            <ChoiceTh
               aria-label="Choose all that are shown"
               select={{
                 isSelected: every,

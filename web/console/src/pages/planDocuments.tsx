@@ -1,10 +1,10 @@
 import { Card, CardBody, CardTitle, Content } from '@patternfly/react-core'
-import { Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { Table, Tbody, Thead } from '@patternfly/react-table'
 import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import type { Plan } from '../plan/plan'
 import { Beside } from '../ui/beside'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { Answer, Nothing } from '../ui/page'
 
 // PlanDocuments shows the documents that a plan was made from, and what has changed in the one that it puts into force.

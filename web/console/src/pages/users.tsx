@@ -7,7 +7,7 @@ import {
   FormSelectOption,
   TextInput,
 } from '@patternfly/react-core'
-import { ActionsColumn, Table, Tbody, Th, Thead } from '@patternfly/react-table'
+import { ActionsColumn, Table, Tbody, Thead } from '@patternfly/react-table'
 import { useQueryClient } from '@tanstack/react-query'
 import { useState, type ReactNode } from 'react'
 import { useParams } from 'react-router'
@@ -15,7 +15,7 @@ import { api, client, list, type Schemas } from '../api/client'
 import { must } from '../api/must'
 import { useMe } from '../app/me'
 import { Ask, AskButton } from '../ui/ask'
-import { Td, Tr } from '../ui/cells'
+import { Td, Th, Tr } from '../ui/cells'
 import { Command, quoted } from '../ui/command'
 import { FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Answer, Nothing, Page } from '../ui/page'

@@ -11,6 +11,22 @@ export function Tr({ children }: { children: ReactNode }) {
   )
 }
 
+interface ThProps {
+  width?: 20 | 25 | 30 | 40 | 45 // of the table, in per cent
+  modifier?: 'fitContent'
+  screenReaderText?: string // of a column that has no title
+  children?: ReactNode
+}
+
+export function Th({ width, modifier, screenReaderText, children }: ThProps) {
+  const size = width ? `pf-m-width-${width}` : modifier === 'fitContent' ? 'pf-m-fit-content' : ''
+  return (
+    <th scope="col" className={`pf-v6-c-table__th ${size}`}>
+      {children ?? <span className="pf-v6-screen-reader">{screenReaderText}</span>}
+    </th>
+  )
+}
+
 interface TdProps {
   dataLabel?: string // is shown next to the cell where the window is narrow
   className?: string
