@@ -20,3 +20,11 @@ test('a time that is shown alone begins at the right distance, and moves on', ()
   act(() => vi.advanceTimersByTime(60_000))
   expect(screen.getByText('3 min ago')).toBeDefined()
 })
+
+test('what is no time is shown as it is', () => {
+  render(<Time at="soon" />)
+  expect(screen.getByText('soon')).toBeDefined()
+  cleanup()
+  render(<Time at={undefined} />)
+  expect(screen.getByText('–')).toBeDefined()
+})

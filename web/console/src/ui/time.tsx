@@ -1,4 +1,4 @@
-import { useSyncExternalStore } from 'react'
+import { useMemo, useSyncExternalStore } from 'react'
 import { now as directorsNow, watchClock } from '../api/clock'
 
 // duration says how long something takes, in the two greatest units: "1 h 5 min".
@@ -64,14 +64,16 @@ export function useNow(): Date {
 }
 
 // Time shows a time as people say it; the exact one, in this browser's zone and in UTC, is its title.
+// It is drawn again only when that changes: a list has hundreds of times.
 export function Time({ at }: { at: string | undefined }) {
-  const clock = useNow()
-  if (at === undefined) return <>–</>
-  const time = new Date(at)
-  if (Number.isNaN(time.getTime())) return <>{at}</>
+  const time = useMemo(() => new Date(at ?? NaN), [at])
+  const known = !Number.isNaN(time.getTime())
+  const text = useSyncExternalStore(watch, () => (known ? ago(time, now) : (at ?? '–')))
+  const title = useMemo(() => (known ? `${time.toLocaleString()} (${time.toISOString()})` : ''), [time, known])
+  if (!known) return <>{text}</>
   return (
-    <time dateTime={at} title={`${time.toLocaleString()} (${time.toISOString()})`}>
-      {ago(time, clock)}
+    <time dateTime={at} title={title}>
+      {text}
     </time>
   )
 }
