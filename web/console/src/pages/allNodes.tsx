@@ -5,6 +5,7 @@ import { Link } from 'react-router'
 import { api, list, type Schemas } from '../api/client'
 import { Td, Th, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
+import { Gradually } from '../ui/gradually'
 import { Answer, Nothing, Page } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -94,9 +95,9 @@ export default function AllNodes() {
                   </Tr>
                 </Thead>
                 <Tbody>
-                  {list(answer.items).map((n) => (
-                    <Row key={`${n.cluster}/${n.name}`} of={n} />
-                  ))}
+                  <Gradually of={list(answer.items)} name={(n) => `${n.cluster}/${n.name}`}>
+                    {(n) => <Row of={n} />}
+                  </Gradually>
                 </Tbody>
               </Table>
             )}

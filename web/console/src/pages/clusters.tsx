@@ -6,6 +6,7 @@ import { acts, edits, useMe } from '../app/me'
 import { Actions } from '../ui/actions'
 import { Td, Th, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
+import { Gradually } from '../ui/gradually'
 import { LinkButton } from '../ui/linkButton'
 import { Answer, Nothing, Page } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
@@ -152,9 +153,9 @@ const Rows = memo(function Rows({ of }: { of: Schemas['Cluster'][] }) {
         </Tr>
       </Thead>
       <Tbody>
-        {of.map((one) => (
-          <Row key={one.name} of={one} />
-        ))}
+        <Gradually of={of} name={(one) => one.name}>
+          {(one) => <Row of={one} />}
+        </Gradually>
       </Tbody>
     </Table>
   )

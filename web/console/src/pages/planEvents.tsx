@@ -1,8 +1,11 @@
 import { Table, Tbody, Thead } from '@patternfly/react-table'
-import { api, json, list } from '../api/client'
+import { keepPreviousData } from '@tanstack/react-query'
+import { memo } from 'react'
+import { api, json, list, type Schemas } from '../api/client'
 import { moving, stepPath, type Plan } from '../plan/plan'
 import { Td, Th, Tr } from '../ui/cells'
 import { FilterBar, TextFilter } from '../ui/filters'
+import { Gradually } from '../ui/gradually'
 import { Answer, Nothing } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Time } from '../ui/time'
@@ -20,7 +23,10 @@ export function PlanEvents({ plan }: { plan: Plan }) {
     {
       params: { path: { id: plan.id }, query: { after, limit: eventsShown, step } },
     },
-    { refetchInterval: moving.includes(plan.status) ? 2000 : false },
+    {
+      refetchInterval: moving.includes(plan.status) ? 2000 : false,
+      placeholderData: keepPreviousData, // a plan that runs has a new last event all the time
+    },
   )
   return (
     <Answer of={asked}>
@@ -54,22 +60,9 @@ export function PlanEvents({ plan }: { plan: Plan }) {
                   </Tr>
                 </Thead>
                 <Tbody>
-                  {list(events.items).map((e) => (
-                    <Tr key={e.seq}>
-                      <Td dataLabel="Event">{e.seq}</Td>
-                      <Td dataLabel="When">
-                        <Time at={e.at} />
-                      </Td>
-                      <Td dataLabel="What">
-                        {e.kind.replaceAll('_', ' ')}
-                        {e.message && <div className="hint break">{e.message}</div>}
-                      </Td>
-                      <Td dataLabel="Step">
-                        {e.step ? <RowLink to={stepPath(plan.id, e.step)}>{e.step}</RowLink> : '–'}
-                      </Td>
-                      <Td dataLabel="By">{e.by ?? '–'}</Td>
-                    </Tr>
-                  ))}
+                  <Gradually of={list(events.items)} name={(e) => `${e.seq}`}>
+                    {(e) => <Row plan={plan.id} of={e} />}
+                  </Gradually>
                 </Tbody>
               </Table>
             )}
@@ -88,3 +81,24 @@ export function PlanEvents({ plan }: { plan: Plan }) {
     </Answer>
   )
 }
+
+// Row is drawn again only when it is of another event.
+const Row = memo(
+  function Row({ plan, of: e }: { plan: string; of: Schemas['Event'] }) {
+    return (
+      <Tr>
+        <Td dataLabel="Event">{e.seq}</Td>
+        <Td dataLabel="When">
+          <Time at={e.at} />
+        </Td>
+        <Td dataLabel="What">
+          {e.kind.replaceAll('_', ' ')}
+          {e.message && <div className="hint break">{e.message}</div>}
+        </Td>
+        <Td dataLabel="Step">{e.step ? <RowLink to={stepPath(plan, e.step)}>{e.step}</RowLink> : '–'}</Td>
+        <Td dataLabel="By">{e.by ?? '–'}</Td>
+      </Tr>
+    )
+  },
+  (a, b) => a.plan === b.plan && a.of.seq === b.of.seq, // an event does not change
+)

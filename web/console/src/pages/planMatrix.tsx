@@ -1,8 +1,9 @@
-import { memo } from 'react'
+import { memo, type UIEvent } from 'react'
 import { keepPreviousData } from '@tanstack/react-query'
 import { api, list, type Schemas } from '../api/client'
 import { phaseOf, stepPath } from '../plan/plan'
 import { FilterBar, Pages, TextFilter } from '../ui/filters'
+import { Gradually } from '../ui/gradually'
 import { Answer, Nothing } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -37,7 +38,7 @@ export function PlanMatrix({ plan }: { plan: string }) {
             {list(matrix.rows).length === 0 ? (
               <Nothing title="No node is like this." />
             ) : (
-              <div className="wide" tabIndex={0} role="region" aria-label="Nodes and phases">
+              <div className="wide" tabIndex={0} role="region" aria-label="Nodes and phases" onScroll={stick}>
                 <table className="matrix">
                   <thead>
                     <tr>
@@ -50,9 +51,9 @@ export function PlanMatrix({ plan }: { plan: string }) {
                     </tr>
                   </thead>
                   <tbody>
-                    {matrix.rows.map((r) => (
-                      <MatrixRow key={r.node ?? ''} plan={plan} groups={matrix.groups} of={r} />
-                    ))}
+                    <Gradually of={matrix.rows} name={(r) => r.node ?? ''}>
+                      {(r) => <MatrixRow plan={plan} groups={matrix.groups} of={r} />}
+                    </Gradually>
                   </tbody>
                 </table>
               </div>
@@ -63,6 +64,12 @@ export function PlanMatrix({ plan }: { plan: string }) {
       </Answer>
     </>
   )
+}
+
+// stick keeps the names of nodes in sight while the rest is scrolled aside. Before, that would only cost: the browser
+// draws each cell that may stick by itself.
+function stick({ currentTarget: box }: UIEvent<HTMLElement>) {
+  box.classList.toggle('scrolled', box.scrollLeft !== 0)
 }
 
 interface MatrixRowProps {

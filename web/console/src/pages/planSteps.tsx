@@ -1,9 +1,11 @@
 import { Table, Tbody, Thead } from '@patternfly/react-table'
+import { memo } from 'react'
 import { list } from '../api/client'
 import { useSteps } from '../plan/asked'
 import { phaseOf, stepPath, timelineOf, troubled, type Plan, type Step } from '../plan/plan'
 import { Td, Th, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
+import { Gradually } from '../ui/gradually'
 import { Answer, Nothing } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -48,27 +50,29 @@ function Bars({ plan, of: steps }: { plan: Plan; of: Step[] }) {
         </Tr>
       </Thead>
       <Tbody>
-        {bars.map((b) => (
-          <Tr key={b.step.id}>
-            <Td dataLabel="Step">
-              <RowLink to={stepPath(plan.id, b.step.id)}>{b.step.title}</RowLink>
-            </Td>
-            <Td dataLabel="Status">
-              <Status of={b.step.status} />
-            </Td>
-            <Td dataLabel="After">{duration(b.after)}</Td>
-            <Td dataLabel="Took">{duration(b.took)}</Td>
-            <Td aria-hidden="true">
-              <div className="lane">
-                <div
-                  className="bar"
-                  data-status={b.step.status}
-                  style={{ insetInlineStart: `${b.from}%`, inlineSize: `${b.width}%` }}
-                />
-              </div>
-            </Td>
-          </Tr>
-        ))}
+        <Gradually of={bars} name={(b) => b.step.id}>
+          {(b) => (
+            <Tr>
+              <Td dataLabel="Step">
+                <RowLink to={stepPath(plan.id, b.step.id)}>{b.step.title}</RowLink>
+              </Td>
+              <Td dataLabel="Status">
+                <Status of={b.step.status} />
+              </Td>
+              <Td dataLabel="After">{duration(b.after)}</Td>
+              <Td dataLabel="Took">{duration(b.took)}</Td>
+              <Td aria-hidden="true">
+                <div className="lane">
+                  <div
+                    className="bar"
+                    data-status={b.step.status}
+                    style={{ insetInlineStart: `${b.from}%`, inlineSize: `${b.width}%` }}
+                  />
+                </div>
+              </Td>
+            </Tr>
+          )}
+        </Gradually>
       </Tbody>
     </Table>
   )
@@ -154,25 +158,32 @@ function Rows({ plan, of: steps }: { plan: string; of: Step[] }) {
         </Tr>
       </Thead>
       <Tbody>
-        {steps.map((s) => (
-          <Tr key={s.id}>
-            <Td dataLabel="Step">
-              <RowLink to={stepPath(plan, s.id)}>{s.title}</RowLink>
-            </Td>
-            <Td dataLabel="Node">{s.node ?? '–'}</Td>
-            <Td dataLabel="Phase">{phaseOf(s.kind)}</Td>
-            <Td dataLabel="Status">
-              <Status of={s.status} />
-              {s.message && <div className="hint break">{s.message}</div>}
-            </Td>
-            <Td dataLabel="Attempt">{s.attempt || '–'}</Td>
-            <Td dataLabel="Took">{took(s)}</Td>
-          </Tr>
-        ))}
+        <Gradually of={steps} name={(s) => s.id}>
+          {(s) => <Row plan={plan} of={s} />}
+        </Gradually>
       </Tbody>
     </Table>
   )
 }
+
+// Row is drawn again only when its step has changed.
+const Row = memo(function Row({ plan, of: s }: { plan: string; of: Step }) {
+  return (
+    <Tr>
+      <Td dataLabel="Step">
+        <RowLink to={stepPath(plan, s.id)}>{s.title}</RowLink>
+      </Td>
+      <Td dataLabel="Node">{s.node ?? '–'}</Td>
+      <Td dataLabel="Phase">{phaseOf(s.kind)}</Td>
+      <Td dataLabel="Status">
+        <Status of={s.status} />
+        {s.message && <div className="hint break">{s.message}</div>}
+      </Td>
+      <Td dataLabel="Attempt">{s.attempt || '–'}</Td>
+      <Td dataLabel="Took">{took(s)}</Td>
+    </Tr>
+  )
+})
 
 function took(s: Step): string {
   if (s.started_at && s.finished_at) return duration((Date.parse(s.finished_at) - Date.parse(s.started_at)) / 1000)
