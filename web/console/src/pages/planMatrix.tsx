@@ -51,7 +51,7 @@ export function PlanMatrix({ plan }: { plan: string }) {
                     </tr>
                   </thead>
                   <tbody>
-                    <Gradually of={matrix.rows} name={(r) => r.node ?? ''}>
+                    <Gradually of={matrix.rows} name={(r) => r.node ?? ''} most={12}>
                       {(r) => <MatrixRow plan={plan} groups={matrix.groups} of={r} />}
                     </Gradually>
                   </tbody>

@@ -1,6 +1,6 @@
 import { Fragment, useLayoutEffect, useReducer, useRef, type ReactNode } from 'react'
 
-const most = 20 // rows: about what a window shows
+const usual = 20 // rows: about what a window shows
 
 // partOf returns how many of the names are shown next, so that no more than most of them are new in the page. Names
 // keep their order: nothing is left out between two of them.
@@ -15,12 +15,13 @@ export function partOf(names: string[], shown: ReadonlySet<string>, most: number
 interface GraduallyProps<T> {
   of: T[]
   name: (one: T) => string // differs for each
+  most?: number // rows in a frame: fewer where each has much in it
   children: (one: T) => ReactNode
 }
 
 // Gradually puts the rows of a long list into the page a few in each frame. All at once would keep the browser from
 // answering keys for 100 ms and more. What is there already stays, and changes at once.
-export function Gradually<T>({ of, name, children }: GraduallyProps<T>) {
+export function Gradually<T>({ of, name, most = usual, children }: GraduallyProps<T>) {
   const [, goOn] = useReducer((n: number) => n + 1, 0)
   const shown = useRef<ReadonlySet<string>>(new Set<string>())
   const names = of.map(name)
