@@ -20,6 +20,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -34,9 +35,11 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/sim"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/mirrors/mirrortest"
+	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
 	"github.com/director-kaas/kaas/director/whole"
+	"github.com/director-kaas/kaas/director/wire"
 )
 
 // simulatedScripts is where the scripts are, with the documents that they share.
@@ -61,6 +64,7 @@ func TestSimulatedScripts(t *testing.T) {
 			"stray":           stray,
 			"capture":         capture,
 			"plays":           plays,
+			"at-step":         atStep,
 		},
 	})
 }
@@ -263,26 +267,56 @@ func awaitHook(ctx context.Context, api *client.Client) (string, error) {
 // plays says how pretended playbooks go from now on:
 //
 //	plays fail HOSTS PLAYBOOK MESSAGE  they fail on the hosts, with the message
-//	plays work                         they succeed
+//	plays hold PLAYBOOK                the playbook begins, and waits
+//	plays work                         they succeed, also those that waited
 func plays(ts *testscript.TestScript, neg bool, args []string) {
 	var faults []pretend.Fault
+	var held []string
 	switch {
 	case !neg && len(args) == 4 && args[0] == "fail":
 		faults = []pretend.Fault{
 			{Hosts: args[1], Playbook: args[2], Outcome: "failed", Percent: 100, Msg: args[3]},
 		}
+	case !neg && len(args) == 2 && args[0] == "hold":
+		held = args[1:]
 	case neg || len(args) != 1 || args[0] != "work":
-		ts.Fatalf("usage: plays fail HOSTS PLAYBOOK MESSAGE, or: plays work")
+		ts.Fatalf("usage: plays fail HOSTS PLAYBOOK MESSAGE, plays hold PLAYBOOK, or: plays work")
 	}
 	file := filepath.Join(ts.Value(stateKey{}).(string), "simulation", pretend.SettingsFile)
 	text, err := os.ReadFile(file)
 	ts.Check(err)
 	var settings pretend.Settings
 	ts.Check(json.Unmarshal(text, &settings))
-	settings.Faults = faults
+	settings.Faults, settings.Held = faults, held
 	text, err = json.Marshal(settings)
 	ts.Check(err)
 	ts.Check(whole.Write(file, text, 0o600))
+}
+
+// atStep waits until the newest plan runs the step after another one is done, and sets a variable to the plan's id:
+// at-step STEP VARIABLE.
+func atStep(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: at-step STEP VARIABLE")
+	}
+	api := ts.Value(apiKey{}).(*client.Client)
+	for deadline := time.Now().Add(2 * time.Minute); ; <-time.After(50 * time.Millisecond) {
+		list, err := api.Plans(context.Background(), client.PlanFilter{Limit: 1})
+		ts.Check(err)
+		if len(list) == 1 {
+			p, err := api.Plan(context.Background(), list[0].ID)
+			ts.Check(err)
+			if p.StepsDone > 0 && slices.ContainsFunc(p.Steps, func(s wire.Step) bool {
+				return s.ID == args[0] && s.Status == string(plan.Running)
+			}) {
+				ts.Setenv(args[1], p.ID)
+				return
+			}
+		}
+		if time.Now().After(deadline) {
+			ts.Fatalf("no plan runs %s", args[0])
+		}
+	}
 }
 
 var clientCertificate = regexp.MustCompile(`client-certificate-data: (\S+)`)

@@ -31,6 +31,7 @@ type Settings struct {
 	Jitter  time.Duration `json:"jitter"`  // up to so much longer
 	Changed int           `json:"changed"` // per cent of the tasks that change something
 	Faults  []Fault       `json:"faults"`
+	Held    []string      `json:"held"` // playbooks that wait in their plays as long as they are named here, for tests
 	Seed    uint64        `json:"seed"`
 }
 
@@ -77,7 +78,8 @@ func run(args []string) (int, error) {
 	if err != nil {
 		return exitFailed, err
 	}
-	settings, err := load(filepath.Join(filepath.Dir(args[0]), SettingsFile))
+	file := filepath.Join(filepath.Dir(args[0]), SettingsFile)
+	settings, err := load(file)
 	if err != nil {
 		return exitError, err
 	}
@@ -101,7 +103,7 @@ func run(args []string) (int, error) {
 		defer func() { _ = out.Close() }()
 	}
 	r := &runner{
-		settings: settings, opts: opts, inventory: inventory, out: out, gone: map[string]string{},
+		file: file, settings: settings, opts: opts, inventory: inventory, out: out, gone: map[string]string{},
 		stats: map[string]*counts{},
 		// Another run of the same play has other luck, or a fault would stay for ever.
 		random: rand.New(rand.NewPCG(settings.Seed, uint64(time.Now().UnixNano()))),
@@ -155,6 +157,7 @@ type counts struct {
 }
 
 type runner struct {
+	file      string // of the settings
 	settings  Settings
 	opts      options
 	inventory inventory
@@ -205,6 +208,9 @@ func (r *runner) run(plays []play) (int, error) {
 
 func (r *runner) play(number int, p play) error {
 	if err := r.emit(event{Type: "play_start", Play: p.name, Check: r.opts.check}); err != nil {
+		return err
+	}
+	if err := r.hold(p); err != nil {
 		return err
 	}
 	var hosts []string

@@ -163,3 +163,34 @@ func TestFaults(t *testing.T) {
 		})
 	}
 }
+
+func TestHeld(t *testing.T) {
+	t.Parallel()
+	held := make(chan struct{})
+	var file string
+	done := make(chan error)
+	go func() {
+		_, _, err := play(t, pretend.Settings{Tasks: 1, Held: []string{"x"}}, func(p *ansible.Play) {
+			file = filepath.Join(filepath.Dir(p.Tree), pretend.SettingsFile)
+			p.OnEvent = func(e ansible.Event) {
+				if e.Type == ansible.PlayStart && e.Play == "Prepare" {
+					close(held)
+				}
+			}
+		})
+		done <- err
+	}()
+	<-held
+	select {
+	case err := <-done:
+		t.Fatalf("a play that is held ended: %v", err)
+	default:
+	}
+	write(t, file+".new", `{"tasks": 1}`)
+	if err := os.Rename(file+".new", file); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Error(err)
+	}
+}
