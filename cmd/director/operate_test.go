@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -10,19 +12,27 @@ import (
 
 	"filippo.io/age"
 	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/director-kaas/kaas/director/webhook/webhooktest"
 )
 
-// scriptedPages are pages of docs/operate with commands that need a director of their own: projects and grants, outer
-// registries and authorities, and the loss and the move of a director.
+// scriptedPages are pages of docs/operate with commands that need a director of their own: people and their grants,
+// hooks, outer registries, authorities, and the loss and the move of a director.
 var scriptedPages = scripted{
 	dir: "operate", script: "testdata/operate.txtar",
-	notRun: []string{
-		"age-keygen ", // its key is made by the test
-		"directorctl provider credentials set corp-key ", "step ", "directorctl apply -f step.yaml",
-		"directorctl provider credentials set step-kaas ", "directorctl ca test step",
+	pages: []string{"grants", "users", "hooks", "registries", "certificates", "outer-ca", "backup"},
+	notRun: map[string]string{
+		"ansible-playbook ": "runs on real nodes",
+		"age-keygen ":       "the test makes the key",
+		"directorctl provider credentials set corp-key ": "the other way to have an authority is run",
+		"step ":                          stepCA,
+		"directorctl apply -f step.yaml": stepCA,
+		"directorctl provider credentials set step-kaas ": stepCA,
+		"directorctl ca test step":                        stepCA,
 	},
 	here: strings.NewReplacer(
 		"director restore ", "director restore -config $CONFIG -state-dir $STATE ",
+		"admin reset-password ", "admin reset-password --state-dir $STATE ", "https://director:8443", "$SERVER",
 		"admin hand-over ", "admin hand-over --state-dir $STATE ",
 		"admin take-over", "admin take-over --state-dir $STATE",
 		"age1...", "$RECIPIENT", "/var/lib/director", "$STATE", "TARGET", "offsite", "PLAN", "$PLAN",
@@ -35,11 +45,12 @@ var shownDocuments = []struct {
 	number int
 	file   string
 }{
-	{"grants.md", 0, "web.yaml"},
-	{"registries.md", 0, "docker-hub.yaml"},
-	{"outer-ca.md", 1, "corp.yaml"},
-	{"backup.md", 0, "schedule.yaml"},
-	{"backup.md", 1, "drift.yaml"},
+	{"grants", 0, "web.yaml"},
+	{"hooks", 0, "cmdb.yaml"},
+	{"registries", 0, "docker-hub.yaml"},
+	{"outer-ca", 1, "corp.yaml"},
+	{"backup", 0, "schedule.yaml"},
+	{"backup", 1, "drift.yaml"},
 }
 
 // TestOperatePages runs the commands of scriptedPages with the real programs and the documents of these pages. A
@@ -48,19 +59,60 @@ func TestOperatePages(t *testing.T) {
 	t.Parallel()
 	shown := map[string]string{}
 	for _, d := range shownDocuments {
-		commands, documents := scriptedPages.page(t, d.page)
-		scriptedPages.check(t, d.page, commands)
+		_, documents := manualPage(t, "operate", d.page)
 		if len(documents) <= d.number {
-			t.Fatalf("docs/operate/%s shows %d documents", d.page, len(documents))
+			t.Fatalf("docs/operate/%s.md shows %d documents", d.page, len(documents))
 		}
 		shown[d.file] = documents[d.number]
 	}
+	authority := webhooktest.NewAuthority(t)
+	later := webhooktest.Start(t, "127.0.0.1:0", authority, false, laterButTests)
+	mutual := webhooktest.Start(t, "127.0.0.1:0", authority, true, laterButTests)
+	shown["cmdb.yaml"] = strings.NewReplacer(
+		"https://cmdb.example.org/director", later.URL, "10.2.0.0/16", "127.0.0.1/32",
+	).Replace(shown["cmdb.yaml"]) + "  tls:\n    ca: |\n      " +
+		strings.ReplaceAll(strings.TrimSpace(authority.PEM), "\n", "\n      ") + "\n"
+	cert, key := authority.Issue(t, "director")
+	shown["client.pem"] = string(cert) + string(key)
 	testscript.Run(t, testscript.Params{
 		Files: []string{scriptedPages.script}, RequireExplicitExec: true,
-		Setup: func(env *testscript.Env) error { return operateMachine(t.Context(), env, shown) },
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("MUTUAL", mutual.URL)
+			return operateMachine(t.Context(), env, shown)
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"ready": ready, "plan": newestPlan,
+			"told": func(ts *testscript.TestScript, _ bool, args []string) { told(ts, later, args) },
 		},
+	})
+}
+
+// laterButTests is an endpoint that answers plans later, and tests at once.
+func laterButTests(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.Header.Get("Webhook-Id"), "test-") {
+		webhooktest.JSON(http.StatusOK, `{"decision": "continue"}`)(w, r)
+		return
+	}
+	w.WriteHeader(http.StatusAccepted)
+}
+
+// told waits until the endpoint is told of the phase, and sets a variable to the address for the answer: told VARIABLE
+// PHASE.
+func told(ts *testscript.TestScript, e *webhooktest.Endpoint, args []string) {
+	waitFor(ts, "the endpoint is not told of "+args[1], func(context.Context) error {
+		for _, r := range e.Got() {
+			var event struct {
+				Data struct{ Phase, Answer string }
+			}
+			if err := json.Unmarshal(r.Body, &event); err != nil {
+				return err
+			}
+			if event.Data.Phase == args[1] {
+				ts.Setenv(args[0], event.Data.Answer)
+				return nil
+			}
+		}
+		return errors.New("it has other requests at most")
 	})
 }
 

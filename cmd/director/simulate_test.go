@@ -133,17 +133,22 @@ func ready(ts *testscript.TestScript, _ bool, args []string) {
 		if len(found) != 1 {
 			return fmt.Errorf("%s has no certificate yet", args[0])
 		}
-		ca, err := os.ReadFile(found[0])
-		if err != nil {
-			return err
-		}
-		c, err := client.New(client.Config{Server: "https://" + ts.Getenv("API"), CA: ca})
-		if err != nil {
-			return err
-		}
-		defer c.Close()
-		return c.Ready(ctx)
+		return reach(ctx, ts.Getenv("API"), found[0])
 	})
+}
+
+// reach asks a director whose authority is in the file whether it is ready.
+func reach(ctx context.Context, address, authority string) error {
+	ca, err := os.ReadFile(authority)
+	if err != nil {
+		return err
+	}
+	c, err := client.New(client.Config{Server: "https://" + address, CA: ca})
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	return c.Ready(ctx)
 }
 
 type sessionKey struct{}

@@ -35,7 +35,7 @@ func startHAProxy(t *testing.T, f *fleet) {
 	}
 	page, err := os.ReadFile(filepath.Join("..", "..", "docs", "operate", "high-availability.md"))
 	must(t, err)
-	block := regexp.MustCompile("(?s)\n```\n(defaults\n.*?)\n```\n").FindSubmatch(page)
+	block := regexp.MustCompile("(?s)\n```text\n(defaults\n.*?)\n```\n").FindSubmatch(page)
 	if block == nil {
 		t.Fatal("the page has no configuration of HAProxy")
 	}
