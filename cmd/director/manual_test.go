@@ -95,20 +95,6 @@ var machinePages = scripted{
 	},
 }
 
-// servicePages are pages of docs/operate about services that the director asks. Tests of its packages start them.
-var servicePages = scripted{
-	dir: "operate", pages: []string{"consul", "consul-sync", "ldap", "oidc"},
-	notRun: map[string]string{
-		"consul ": "needs a Consul", "kubectl ": aCluster, "useradd ": aHost, "install ": aHost,
-		"directorctl provider test-identity ": "needs a directory; the tests of director/daemon start them",
-	},
-	elsewhere: map[string]string{
-		"directorctl apply -f ": "consul", "directorctl provider credentials set ": "consul",
-		"directorctl consul test ": "consul", "directorctl consul list": "consul", "directorctl consul diff ": "consul",
-		"directorctl consul sync ": "consul", "directorctl rotate consul-token ": "consul",
-	},
-}
-
 // fences are the fenced blocks of a page, also those in lists.
 var fences = regexp.MustCompile("(?ms)^( *)```([a-z ]*)\n(.*?\n) *```$")
 

@@ -110,14 +110,14 @@ func (c Config) Check() []director.Field {
 	}
 	c = c.filled()
 	for path, dn := range map[string]string{
-		"bindDN": c.BindDN, "userBase": c.UserBase, "groupBase": c.GroupBase,
+		"credentials": c.BindDN, "userBase": c.UserBase, "groupBase": c.GroupBase,
 	} {
 		if _, err := ldap.ParseDN(dn); err != nil || dn == "" {
 			wrong(path, strconv.Quote(dn)+" is no distinguished name", "write it like ou=people,dc=example,dc=org")
 		}
 	}
 	if c.Password.Reveal() == "" {
-		wrong("password", "is empty", "give the password of the account that searches")
+		wrong("credentials", "their password is empty", "give the password of the account that searches")
 	}
 	for path, filter := range map[string]string{"userFilter": c.UserFilter, "groupFilter": c.GroupFilter} {
 		if _, err := ldap.CompileFilter(filter); err != nil {

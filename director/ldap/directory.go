@@ -211,9 +211,9 @@ func hintSearch(err error, field string) string {
 	case ldap.IsErrorWithCode(err, ldap.LDAPResultNoSuchObject):
 		return "the directory has no such place: check " + field
 	case ldap.IsErrorWithCode(err, ldap.LDAPResultInsufficientAccessRights):
-		return "let the account of bindDN read below " + field
+		return "let the account of the credentials read below " + field
 	case ldap.IsErrorAnyOf(err, ldap.LDAPResultSizeLimitExceeded, ldap.LDAPResultAdminLimitExceeded):
-		return "raise the size limit of the account of bindDN in the directory"
+		return "raise the size limit of the account of the credentials in the directory"
 	}
 	return "see the log of the directory"
 }

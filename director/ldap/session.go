@@ -139,7 +139,7 @@ func hintTLS(err error, host string) string {
 func hintBind(err error) string {
 	switch {
 	case ldap.IsErrorWithCode(err, ldap.LDAPResultInvalidCredentials):
-		return "check bindDN and its password"
+		return "check the user and the password of the credentials"
 	case ldap.IsErrorWithCode(err, ldap.LDAPResultStrongAuthRequired):
 		return "the server wants TLS for passwords: use ldaps:// or startTLS"
 	}
