@@ -33,6 +33,7 @@ var scriptedPages = scripted{
 	here: strings.NewReplacer(
 		"director restore ", "director restore -config $CONFIG -state-dir $STATE ",
 		"admin reset-password ", "admin reset-password --state-dir $STATE ", "https://director:8443", "$SERVER",
+		`'{"decision": "continue", "reason": "ticket 4711"}'`, "@answer.json",
 		"admin hand-over ", "admin hand-over --state-dir $STATE ",
 		"admin take-over", "admin take-over --state-dir $STATE",
 		"age1...", "$RECIPIENT", "/var/lib/director", "$STATE", "TARGET", "offsite", "PLAN", "$PLAN",

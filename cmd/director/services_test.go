@@ -24,7 +24,7 @@ var servicePages = scripted{
 	elsewhere: map[string]string{
 		"directorctl consul sync ": "consul", // a director that simulates removes nothing
 	},
-	here: strings.NewReplacer("cn=director,ou=services,", "cn=director,"),
+	here: strings.NewReplacer(`"cn=director,ou=services,dc=example,dc=org"`, "$SEARCHER"),
 }
 
 // TestServicePages runs the commands of servicePages with a real OpenLDAP, OpenID Connect provider and Consul, and the
@@ -95,6 +95,7 @@ func serviceMachine(
 	env.Setenv("STATE", filepath.Join(home, "rehearsal"))
 	bin := filepath.Join(env.WorkDir, "bin")
 	for name, value := range map[string]string{
+		"SEARCHER":         ldaptest.BindDN,
 		"PATH":             bin + string(os.PathListSeparator) + env.Getenv("PATH"),
 		"CONSUL_HTTP_ADDR": consul.URL, "CONSUL_HTTP_TOKEN": consul.Management,
 		"CONSUL_CACERT": filepath.Join(env.WorkDir, "consul.pem"), "CONSUL_TLS_SERVER_NAME": consultest.Name,
