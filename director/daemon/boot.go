@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"net"
 	"net/http"
 	"os"
 	"time"
@@ -203,6 +204,10 @@ func (b *boot) makeServices(ctx context.Context) error {
 	if err := b.background().startSyslog(ctx, b.db, b.build); err != nil {
 		return err
 	}
+	port, err := b.cfg.registryPort()
+	if err != nil {
+		return err
+	}
 	b.claims = b.Daemon.background().makeClaims(b.db, b.env)
 	b.services = newServices(parts{
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
@@ -216,8 +221,8 @@ func (b *boot) makeServices(ctx context.Context) error {
 		logsOf:    b.logsOf, peers: b.peers.ask, consuls: b.discovery,
 		support: b.support(b.db, b.build, b.hands.playbook, b.tree, b.env.Push.Password),
 		director: planner.Director{
-			ID: b.db.DirectorID(), Address: b.cfg.Address.String(), Registry: b.env.Registry, Playbooks: b.tree,
-			Version: b.build.Version,
+			ID: b.db.DirectorID(), Address: b.cfg.Address.String(), Playbooks: b.tree, Version: b.build.Version,
+			Registry: net.JoinHostPort(b.cfg.Address.String(), port),
 		},
 	})
 	b.onStop(b.services.mirrors.Close)

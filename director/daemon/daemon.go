@@ -239,13 +239,22 @@ func (d *Daemon) workDir(kept string) string {
 	return filepath.Join(dir, fmt.Sprintf("plays-%x", own[:6]))
 }
 
+// registryPort is the port that the registry listens on.
+func (c Config) registryPort() (string, error) {
+	_, port, err := net.SplitHostPort(c.RegistryListen)
+	if err != nil {
+		return "", director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
+	}
+	return port, nil
+}
+
 func (d *Daemon) environment(
 	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions,
 	m *metrics.Metrics, h hands,
 ) (steps.Env, error) {
-	_, port, err := net.SplitHostPort(d.cfg.RegistryListen)
+	port, err := d.cfg.registryPort()
 	if err != nil {
-		return steps.Env{}, director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
+		return steps.Env{}, err
 	}
 	// never cfg.Address: it may lead to a peer, which does not know the password
 	own := netip.MustParseAddr("127.0.0.1")
@@ -267,7 +276,7 @@ func (d *Daemon) environment(
 		Confine:  &rules,
 		Backends: backends, LocalAddress: localAddress, Player: runner, Nodes: h.nodes(
 			backends,
-		), Connect: h.connect, Registry: net.JoinHostPort(d.cfg.Address.String(), port), CA: identity.CA,
+		), Connect: h.connect, CA: identity.CA,
 		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
 			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
 			if err != nil {
@@ -279,7 +288,7 @@ func (d *Daemon) environment(
 		Directors: directorRecords{db, d.vault(db, box)}, Accounts: d.vault(db, box),
 		Journal: db, Hooks: hooks.Asker{Store: db, Now: time.Now},
 		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
-		Hold: d.stock.hold, ArtifactsPath: registry.ArtifactsPath, Now: time.Now, Log: d.log,
+		Hold: d.stock.hold, ArtifactsPath: registry.ArtifactsPath, Now: time.Now,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {

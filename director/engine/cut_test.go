@@ -230,7 +230,6 @@ func (l lab) handlers(t *testing.T, s installation) map[string]plan.Handler {
 			s.db,
 		}, Secrets: s.db, Sealer: l.sealer,
 		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now,
-		Log: slog.New(slog.DiscardHandler),
 	}
 	out := steps.Handlers(env)
 	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })

@@ -42,7 +42,7 @@ func (l lab) moving(t *testing.T, s installation) map[string]plan.Handler {
 	env := steps.Env{
 		Director: s.db.DirectorID(), Ledger: s.db, Moves: s.db, Disks: s.db, Clusters: records{s.db}, Secrets: s.db,
 		Sealer:   l.sealer,
-		Backends: besideLost{s}, Nodes: booted{s.world}, Now: time.Now, Log: slog.New(slog.DiscardHandler),
+		Backends: besideLost{s}, Nodes: booted{s.world}, Now: time.Now,
 	}
 	all := steps.Handlers(env)
 	for _, kind := range []string{step.VMEnsure, step.VMBoot, step.VMMove, step.VMDelete} {

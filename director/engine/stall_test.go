@@ -231,8 +231,8 @@ func startStalling(t *testing.T, d stallDirector) *engine.Engine {
 	env := steps.Env{
 		Director: d.db.DirectorID(), Ledger: d.db, Clusters: records{d.db}, Secrets: d.db, Sealer: d.lab.sealer,
 		Player: runner,
-		Now:    st.now, Log: quiet,
-		Trees: func(string) (string, error) { return d.dir, nil },
+		Now:    st.now,
+		Trees:  func(string) (string, error) { return d.dir, nil },
 		LogPath: func(_, step string, attempt int) string {
 			return filepath.Join(d.dir, d.name+strconv.Itoa(attempt)+filepath.Base(step))
 		},

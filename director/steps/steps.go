@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"log/slog"
 	"maps"
 	"net/netip"
 	"path/filepath"
@@ -173,7 +172,6 @@ type Env struct {
 	Connect         func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
 	Trees           func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
 	LogPath         func(planID, step string, attempt int) string
-	Registry        string // host:port as the nodes see it
 	// LocalAddress returns the address from which the director reaches another one; nil where it reaches none.
 	LocalAddress func(other netip.Addr) (netip.Addr, bool)
 	CA           func() string      // PEM of the authorities that nodes trust the registry by; none if nil
@@ -189,8 +187,6 @@ type Env struct {
 	// Allowances returns how many VMs may be made on the provider, and on all together; nil for without bound.
 	Allowances func(ctx context.Context, provider string) ([]director.Allowance, error)
 	Now        func() time.Time
-	Log        *slog.Logger
-	NTP        []string
 	// Restored is when the bundle was made from which this director was restored; zero for one that never was.
 	Restored time.Time
 
