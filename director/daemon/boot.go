@@ -128,7 +128,8 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 		return err
 	}
 	var err error
-	if b.env, err = b.environment(ctx, b.db, b.box, b.server, b.push, b.metrics, b.hands); err != nil {
+	making := environment{b.Daemon, b.db, b.box, b.hands}
+	if b.env, err = making.make(ctx, b.server, b.push, b.metrics); err != nil {
 		return err
 	}
 	if b.env.Restored, err = recovery.Restored(b.cfg.StateDir); err != nil {

@@ -435,7 +435,10 @@ func secretsOf(t *testing.T, c Config, d *Daemon) canaries {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := steps.Env{Director: db.DirectorID(), Secrets: db, Sealer: box, Now: time.Now}
+	env := steps.Env{
+		Installation: steps.Installation{Director: db.DirectorID(), Now: time.Now},
+		Clusters:     steps.Clusters{Keys: steps.Keys{Secrets: db, Sealer: box}},
+	}
 	doc, err := db.Document(t.Context(), model.Ref{Kind: model.KindCluster, Name: "demo"})
 	if err != nil {
 		t.Fatal(err)

@@ -62,7 +62,10 @@ func BenchmarkCertificateScan(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	env := steps.Env{Director: db.DirectorID(), Secrets: db, Sealer: box, Now: time.Now}
+	env := steps.Env{
+		Installation: steps.Installation{Director: db.DirectorID(), Now: time.Now},
+		Clusters:     steps.Clusters{Keys: steps.Keys{Secrets: db, Sealer: box}},
+	}
 	fleet := startScanned(b, env)
 	d := &Daemon{log: slog.New(slog.DiscardHandler)}
 	i := d.inventoryOf(db, env, nil, nil)

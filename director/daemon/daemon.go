@@ -17,7 +17,6 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -44,12 +43,9 @@ import (
 	"github.com/director-kaas/kaas/director/issuer"
 	"github.com/director-kaas/kaas/director/manual"
 	"github.com/director-kaas/kaas/director/metrics"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/notifications"
 	"github.com/director-kaas/kaas/director/people"
 	"github.com/director-kaas/kaas/director/pki"
-	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/planning"
 	"github.com/director-kaas/kaas/director/providers"
 	"github.com/director-kaas/kaas/director/registry"
 	"github.com/director-kaas/kaas/director/schedule"
@@ -140,7 +136,8 @@ func (d *Daemon) startRegistry(
 	_, _ = rand.Read(password) // crypto/rand.Read never fails
 	secret := director.Secret(base64.RawURLEncoding.EncodeToString(password))
 	access := &pulls{
-		db: db, env: steps.Env{Secrets: db, Sealer: box}, anonymous: d.cfg.RegistryAnonymous, log: d.log, now: time.Now,
+		db: db, env: steps.Env{Clusters: steps.Clusters{Keys: steps.Keys{Secrets: db, Sealer: box}}},
+		anonymous: d.cfg.RegistryAnonymous, log: d.log, now: time.Now,
 		known: map[string]pullAnswer{},
 	}
 	if without, err := db.AnonymousPulls(ctx); err != nil {
@@ -237,76 +234,6 @@ func (d *Daemon) workDir(kept string) string {
 	}
 	own := sha256.Sum256([]byte(d.cfg.StateDir))
 	return filepath.Join(dir, fmt.Sprintf("plays-%x", own[:6]))
-}
-
-// registryPort is the port that the registry listens on.
-func (c Config) registryPort() (string, error) {
-	_, port, err := net.SplitHostPort(c.RegistryListen)
-	if err != nil {
-		return "", director.Errorf(director.KindInvalid, "daemon.config", "registryListen: %w", err)
-	}
-	return port, nil
-}
-
-func (d *Daemon) environment(
-	ctx context.Context, db *store.Store, box *seal.Box, identity *pki.Server, push bundle.PushOptions,
-	m *metrics.Metrics, h hands,
-) (steps.Env, error) {
-	port, err := d.cfg.registryPort()
-	if err != nil {
-		return steps.Env{}, err
-	}
-	// never cfg.Address: it may lead to a peer, which does not know the password
-	own := netip.MustParseAddr("127.0.0.1")
-	if ip, ok := listenIP(d.cfg.RegistryListen); ok {
-		own = ip
-	}
-	runs := d.path("runs")
-	runner, err := d.runner(ctx, db, m, h, runs)
-	if err != nil {
-		return steps.Env{}, err
-	}
-	backends := newBackends(db, d.log, h.open, d.onStop)
-	rules := d.cfg.rules()
-	env := steps.Env{
-		Director: db.DirectorID(), Ledger: db, Moves: db, Disks: db, Clusters: clusterRecords{
-			db,
-		}, Pulls: db, Secrets: db, Sealer: box,
-		Issuer: d.issuer, Access: db,
-		Confine:  &rules,
-		Backends: backends, LocalAddress: localAddress, Player: runner, Nodes: h.nodes(
-			backends,
-		), Connect: h.connect, CA: identity.CA,
-		Allowances: func(ctx context.Context, provider string) ([]director.Allowance, error) {
-			doc, err := db.Document(ctx, model.Ref{Kind: model.KindProvider, Name: provider})
-			if err != nil {
-				return nil, err
-			}
-			return planning.Allowances(provider, doc.Provider, d.cfg.CreationsPerHour), nil
-		},
-		Backups: d.backups, DirectorBackups: d.saves, Transfer: h.transfer,
-		Directors: directorRecords{db, d.vault(db, box)}, Accounts: d.vault(db, box),
-		Journal: db, Hooks: hooks.Asker{Store: db, Now: time.Now},
-		Push: push, PushHost: net.JoinHostPort(own.String(), port), Artifacts: d.path("artifacts"),
-		Hold: d.stock.hold, ArtifactsPath: registry.ArtifactsPath, Now: time.Now,
-		Trees: func(hash string) (string, error) {
-			dir := d.path("playbooks", hash)
-			if _, err := os.Stat(dir); err != nil {
-				return "", plan.Park(director.Errorf(
-					director.KindNotFound, "daemon.playbooks",
-					"this director does not have the playbooks %.12s that the plan was made with: %w", hash, err,
-				),
-					"copy playbooks/"+hash+
-						" into its state directory from a director that has it and retry, or discard the plan and "+
-						"plan again")
-			}
-			return dir, nil
-		},
-		LogPath: func(planID, step string, attempt int) string {
-			return filepath.Join(runs, planID, strings.ReplaceAll(step, "/", "_")+"."+strconv.Itoa(attempt)+".jsonl")
-		},
-	}
-	return h.withDoorbell(env), nil
 }
 
 // ports puts what the API offers behind its ports.

@@ -108,7 +108,7 @@ func TestPullPasswordsRotate(t *testing.T) {
 			db: v.db, env: v.env, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
 			known: map[string]pullAnswer{},
 		}
-		v.env.Pulls, v.env.Clusters = v.db, clusterRecords{v.db}
+		v.env.Pulls, v.env.Records = v.db, clusterRecords{v.db}
 		given := func() director.Secret { // to a node that a playbook works on now
 			t.Helper()
 			text, err := v.env.SecretVars(t.Context(), step.Facts{UID: "u1"})

@@ -47,7 +47,10 @@ func openVault(t *testing.T, c Config) vault {
 	if err := d.state().bindSeals(t.Context(), db, box, "i1"); err != nil {
 		t.Fatal(err)
 	}
-	return vault{t, d, db, box, steps.Env{Director: db.DirectorID(), Secrets: db, Sealer: box}}
+	return vault{t, d, db, box, steps.Env{
+		Installation: steps.Installation{Director: db.DirectorID()},
+		Clusters:     steps.Clusters{Keys: steps.Keys{Secrets: db, Sealer: box}},
+	}}
 }
 
 // fill stores the authorities of two clusters and two credentials.

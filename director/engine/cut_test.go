@@ -226,10 +226,11 @@ func (o oneBackend) Backend(context.Context, string) (hypervisor.Backend, error)
 func (l lab) handlers(t *testing.T, s installation) map[string]plan.Handler {
 	t.Helper()
 	env := steps.Env{
-		Director: s.db.DirectorID(), Ledger: s.db, Disks: s.db, Clusters: records{
-			s.db,
-		}, Secrets: s.db, Sealer: l.sealer,
-		Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world}, Now: time.Now,
+		Installation: steps.Installation{Director: s.db.DirectorID(), Now: time.Now},
+		Machines: steps.Machines{
+			Ledger: s.db, Disks: s.db, Backends: oneBackend{sim.Open(s.world)}, Nodes: booted{s.world},
+		},
+		Clusters: steps.Clusters{Records: records{s.db}, Keys: steps.Keys{Secrets: s.db, Sealer: l.sealer}},
 	}
 	out := steps.Handlers(env)
 	nothing := plan.HandlerFunc(func(ctx context.Context, _ plan.Run) error { return ctx.Err() })

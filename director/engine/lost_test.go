@@ -40,9 +40,11 @@ func (l lab) moving(t *testing.T, s installation) map[string]plan.Handler {
 	t.Helper()
 	out := l.handlers(t, s)
 	env := steps.Env{
-		Director: s.db.DirectorID(), Ledger: s.db, Moves: s.db, Disks: s.db, Clusters: records{s.db}, Secrets: s.db,
-		Sealer:   l.sealer,
-		Backends: besideLost{s}, Nodes: booted{s.world}, Now: time.Now,
+		Installation: steps.Installation{Director: s.db.DirectorID(), Now: time.Now},
+		Machines: steps.Machines{
+			Ledger: s.db, Moves: s.db, Disks: s.db, Backends: besideLost{s}, Nodes: booted{s.world},
+		},
+		Clusters: steps.Clusters{Records: records{s.db}, Keys: steps.Keys{Secrets: s.db, Sealer: l.sealer}},
 	}
 	all := steps.Handlers(env)
 	for _, kind := range []string{step.VMEnsure, step.VMBoot, step.VMMove, step.VMDelete} {

@@ -229,12 +229,14 @@ func startStalling(t *testing.T, d stallDirector) *engine.Engine {
 	}
 	st := stalling{adapted: openPostgres(t, d.address), gate: d.gate, ahead: d.ahead}
 	env := steps.Env{
-		Director: d.db.DirectorID(), Ledger: d.db, Clusters: records{d.db}, Secrets: d.db, Sealer: d.lab.sealer,
-		Player: runner,
-		Now:    st.now,
-		Trees:  func(string) (string, error) { return d.dir, nil },
-		LogPath: func(_, step string, attempt int) string {
-			return filepath.Join(d.dir, d.name+strconv.Itoa(attempt)+filepath.Base(step))
+		Installation: steps.Installation{Director: d.db.DirectorID(), Now: st.now},
+		Machines:     steps.Machines{Ledger: d.db},
+		Clusters:     steps.Clusters{Records: records{d.db}, Keys: steps.Keys{Secrets: d.db, Sealer: d.lab.sealer}},
+		Playbooks: steps.Playbooks{
+			Player: runner, Trees: func(string) (string, error) { return d.dir, nil },
+			LogPath: func(_, step string, attempt int) string {
+				return filepath.Join(d.dir, d.name+strconv.Itoa(attempt)+filepath.Base(step))
+			},
 		},
 	}
 	e, err := engine.New(t.Context(), engine.Config{

@@ -111,7 +111,9 @@ func (l *lab) start() {
 func run(ctx context.Context, db *store.Store, box *seal.Box) (*engine.Engine, *hooks.Service, error) {
 	log := slog.New(slog.DiscardHandler)
 	handlers := steps.Handlers(steps.Env{
-		Now: time.Now, Sealer: box, Hooks: hooks.Asker{Store: db, Now: time.Now},
+		Installation: steps.Installation{Now: time.Now},
+		Clusters:     steps.Clusters{Keys: steps.Keys{Sealer: box}},
+		Hooks:        hooks.Asker{Store: db, Now: time.Now},
 	})
 	handlers["work"] = plan.HandlerFunc(func(context.Context, plan.Run) error { return nil })
 	e, err := engine.New(ctx, engine.Config{

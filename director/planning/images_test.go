@@ -90,7 +90,9 @@ func TestCheckImage(t *testing.T) {
 			t.Parallel()
 			ops := New(Config{
 				Confine: confine.Rules{Images: confine.Dirs{"/nowhere", os.TempDir()}},
-				Site:    steps.Env{Imported: func(string) string { return "/nowhere/imported" }},
+				Site: steps.Env{
+					Sources: steps.Sources{Imported: func(string) string { return "/nowhere/imported" }},
+				},
 			})
 			doc := func(kind model.Kind, name string) model.Stored {
 				return model.Stored{Document: model.Document{Kind: kind, Metadata: model.Metadata{Name: name}}}

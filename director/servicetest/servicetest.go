@@ -97,8 +97,9 @@ func Open(t testing.TB, clusters, workers int) *Lab {
 		Made: map[string]director.Machine{}, Docs: map[string]model.Stored{},
 	}
 	l.Env = steps.Env{
-		Director: db.DirectorID(), Ledger: db, Disks: db, Secrets: db, Sealer: box,
-		Backends: Backend{B: sim.Open(l.World)}, Nodes: Nowhere{}, Now: time.Now,
+		Installation: steps.Installation{Director: db.DirectorID(), Now: time.Now},
+		Machines:     steps.Machines{Ledger: db, Disks: db, Backends: Backend{B: sim.Open(l.World)}, Nodes: Nowhere{}},
+		Clusters:     steps.Clusters{Keys: steps.Keys{Secrets: db, Sealer: box}},
 	}
 	image, sum := l.fill(t)
 	docs := strings.NewReplacer("IMAGE", image, "SUM", sum).Replace(labDocuments)

@@ -56,7 +56,10 @@ func TestAdaptersOfASpec(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := Env{Director: "d1", Secrets: vault{}, Sealer: box, Now: time.Now}
+	env := Env{
+		Installation: Installation{Director: "d1", Now: time.Now},
+		Clusters:     Clusters{Keys: Keys{Secrets: vault{}, Sealer: box}},
+	}
 	spec, err := vmSteps{env}.vmSpec(t.Context(), "c1", adapters())
 	if err != nil {
 		t.Fatal(err)

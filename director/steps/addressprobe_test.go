@@ -75,7 +75,7 @@ func TestLook(t *testing.T) {
 	for _, a := range []string{"10.1.0.1", "10.1.0.2", "10.1.0.3"} {
 		ask = append(ask, director.Machine{Address: a})
 	}
-	got := Env{Nodes: answering{at: map[string]bool{"10.1.0.2": true}}}.Look(t.Context(), ask, nil)
+	got := Env{Machines: Machines{Nodes: answering{at: map[string]bool{"10.1.0.2": true}}}}.Look(t.Context(), ask, nil)
 	if diff := cmp.Diff(
 		map[string]string{"10.1.0.2": "a host answers at its SSH port"}, got.Taken,
 	); diff != "" || len(got.ARP) > 0 {
@@ -83,7 +83,7 @@ func TestLook(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if got := (Env{Nodes: answering{}}).Look(ctx, ask, nil); len(got.Taken) > 0 {
+	if got := (Env{Machines: Machines{Nodes: answering{}}}).Look(ctx, ask, nil); len(got.Taken) > 0 {
 		t.Errorf("nobody looked, and saw %v", got)
 	}
 	// What is on a network of the director's own is known as such.

@@ -111,8 +111,9 @@ func TestAdoptedVM(t *testing.T) {
 	}
 	back, ledger, script := sim.Open(world), places{id: map[string]string{}}, ""
 	env := Env{
-		Director: "d1", Backends: oneBackend{back}, Ledger: ledger, Secrets: vault{}, Sealer: box,
-		Nodes: booting{key, &script}, Now: time.Now,
+		Installation: Installation{Director: "d1", Now: time.Now},
+		Machines:     Machines{Backends: oneBackend{back}, Ledger: ledger, Nodes: booting{key, &script}},
+		Clusters:     Clusters{Keys: Keys{Secrets: vault{}, Sealer: box}},
 	}
 	r := plan.Run{Note: func(context.Context, string) {}}
 	p := step.VMParams{

@@ -87,7 +87,10 @@ func (a *agentsOf) do(
 func TestConsulAgents(t *testing.T) {
 	t.Parallel()
 	b := &barracks{state: director.TokenThere, key: "gossip"}
-	a := &agentsOf{T: t, consul: b, env: Env{Registrar: b, Secrets: vault{}, Sealer: &countingSealer{}}}
+	a := &agentsOf{T: t, consul: b, env: Env{
+		Registrar: b,
+		Clusters:  Clusters{Keys: Keys{Secrets: vault{}, Sealer: &countingSealer{}}},
+	}}
 	first := a.do("p1", step.TokenMake, "dc1", map[string]string{"w1": "m1"})
 	if first.Gossip != "gossip" || first.Tokens["w1"].Machine != "m1" || first.Tokens["w1"].Secret == "" {
 		t.Errorf("made is %+v", first)

@@ -53,7 +53,10 @@ func issuing(t *testing.T, c model.Cluster) (Env, *corp, plan.Run) {
 		t.Fatal(err)
 	}
 	run := plan.Run{Plan: &plan.Plan{Content: plan.Content{Cluster: "demo", Facts: facts}}}
-	return Env{Secrets: vault{}, Sealer: box, Outer: outer}, outer, run
+	return Env{
+		Clusters:  Clusters{Keys: Keys{Secrets: vault{}, Sealer: box}},
+		Suppliers: Suppliers{Outer: outer},
+	}, outer, run
 }
 
 // TestOuterAuthorityIssues makes the authorities of a cluster, and changes one of them. Each step is cut off and runs

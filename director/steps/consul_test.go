@@ -120,7 +120,10 @@ func TestConsulToken(t *testing.T) {
 		}
 	}
 	c := &tokens{has: map[string]bool{}}
-	e := Env{Registrar: c, Secrets: vault{}, Sealer: &countingSealer{}}
+	e := Env{
+		Registrar: c,
+		Clusters:  Clusters{Keys: Keys{Secrets: vault{}, Sealer: &countingSealer{}}},
+	}
 	do := func(plan string, verb step.ConsulTokenVerb, consul string) director.ConsulToken {
 		t.Helper()
 		p := step.ConsulTokenParams{

@@ -112,14 +112,18 @@ func newDirectorVM(t *testing.T, c *cutter) (Env, frail, step.VMParams, step.Dir
 	}
 	furnish(t, f.Backend)
 	env := Env{
-		Director: "d1", Backends: oneBackend{f}, Ledger: f, Secrets: f, Sealer: box, Now: time.Now, Directors: f,
-		Nodes: knowing{lost: new(string)}, Steady: steady.Wait{For: time.Millisecond, Every: time.Millisecond},
-		Ring: func(_ context.Context, _ director.Machine, hostname, certificate string) error {
-			first, _, _ := strings.Cut(strings.TrimPrefix(certificate, "-----BEGIN CERTIFICATE-----\n"), "\n")
-			if hostname != "outer.example.org" || first == "" || !strings.Contains(*f.seed, first) {
-				return plan.Abort(errors.New("another certificate than the VM was told"))
-			}
-			return nil
+		Installation: Installation{Director: "d1", Now: time.Now},
+		Machines:     Machines{Backends: oneBackend{f}, Ledger: f, Nodes: knowing{lost: new(string)}},
+		Clusters:     Clusters{Keys: Keys{Secrets: f, Sealer: box}},
+		Appliances: Appliances{
+			Directors: f, Steady: steady.Wait{For: time.Millisecond, Every: time.Millisecond},
+			Ring: func(_ context.Context, _ director.Machine, hostname, certificate string) error {
+				first, _, _ := strings.Cut(strings.TrimPrefix(certificate, "-----BEGIN CERTIFICATE-----\n"), "\n")
+				if hostname != "outer.example.org" || first == "" || !strings.Contains(*f.seed, first) {
+					return plan.Abort(errors.New("another certificate than the VM was told"))
+				}
+				return nil
+			},
 		},
 	}
 	doc := model.Director{Hostname: "outer.example.org", DataDisk: 8 * model.GiB}

@@ -60,7 +60,8 @@ func TestBackupOfTheDirector(t *testing.T) {
 			Plan: &plan.Plan{ID: "p1"}, Note: func(_ context.Context, text string) { said = text },
 			Step: plan.Step{ID: "director.backup/add-near", Params: []byte(`{"target":"near","keep":3}`)},
 		}
-		got := plan.OutcomeOf(Handlers(Env{DirectorBackups: s})[step.DirectorBackup].Run(tt.ctx, r))
+		handlers := Handlers(Env{BackupTargets: BackupTargets{DirectorBackups: s}})
+		got := plan.OutcomeOf(handlers[step.DirectorBackup].Run(tt.ctx, r))
 		told := strings.HasSuffix(got.Text, "directorctl skip p1 --step director.backup/add-near --reason WHY")
 		if told != (tt.err != nil && tt.ctx.Err() == nil) {
 			t.Errorf("%s: a person is told %q", name, got.Text)

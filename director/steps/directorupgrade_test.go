@@ -67,7 +67,7 @@ func (f frail) RestoreDisk(ctx context.Context, owner director.Stamp, serial str
 
 // upgraded is a world with a director, and the plan that makes its VM of another image.
 type upgraded struct {
-	Env
+	env Env
 	frail
 	plan    *plan.Plan
 	owner   director.Stamp
@@ -89,13 +89,13 @@ func newUpgrade(t *testing.T, c *cutter, good bool) upgraded {
 	if err := makeDirector(t, env, vm, own); err != nil {
 		t.Fatal(err)
 	}
-	u := upgraded{Env: env, frail: f, owner: env.stamp("m1"), patient: 5 * time.Second}
+	u := upgraded{env: env, frail: f, owner: env.stamp("m1"), patient: 5 * time.Second}
 	if !good {
 		u.patient = 20 * time.Millisecond
 	}
 	f.World().WriteDisk(u.owner, director.DataDiskSerial, "as it was")
 	asked := env.Ring
-	u.Ring = func(ctx context.Context, m director.Machine, hostname, certificate string) error {
+	u.env.Ring = func(ctx context.Context, m director.Machine, hostname, certificate string) error {
 		vms, err := f.List(ctx, hypervisor.Filter{Director: "d1", Machine: "m1"})
 		if err != nil || len(vms) != 1 {
 			return director.Errorf(director.KindUnavailable, "test", "%d VMs: %w", len(vms), err)
@@ -109,7 +109,8 @@ func newUpgrade(t *testing.T, c *cutter, good bool) upgraded {
 		return asked(ctx, m, hostname, certificate)
 	}
 	u.cutter, u.disks, u.seed = c, keptDisks{}, new(string)
-	u.Backends, u.Ledger, u.Secrets, u.Directors, u.Disks = oneBackend{u.frail}, u.frail, u.frail, u.frail, u.frail
+	e := &u.env
+	e.Backends, e.Ledger, e.Secrets, e.Directors, e.Disks = oneBackend{u.frail}, u.frail, u.frail, u.frail, u.frail
 	u.plan = upgradePlan(t, own, next)
 	return u
 }
@@ -169,7 +170,7 @@ func (u upgraded) drive(t *testing.T) (plan.Event, plan.State) {
 	t.Helper()
 	s := plan.NewState(u.plan)
 	s.Status = plan.StatusRunning
-	handlers := Handlers(u.Env)
+	handlers := Handlers(u.env)
 	for {
 		ready := plan.Ready(u.plan, &s, time.Unix(1<<40, 0))
 		if len(ready) == 0 {
@@ -256,7 +257,7 @@ func (u upgraded) ends(t *testing.T, good bool, ended plan.Event, s plan.State) 
 	if strings.Contains(*u.seed, "argon2id") || u.World().HasSeed(vms[0].ID) {
 		t.Errorf("the VM was told %q", *u.seed)
 	}
-	if left, err := u.knownFirstBoot(t.Context(), "m1"); err != nil || left.Certificate == "" {
+	if left, err := u.env.knownFirstBoot(t.Context(), "m1"); err != nil || left.Certificate == "" {
 		t.Errorf("the certificate is not known any more: %v", err)
 	}
 }
@@ -265,7 +266,7 @@ func (u upgraded) ends(t *testing.T, good bool, ended plan.Event, s plan.State) 
 func TestDirectorThatIsNotReadyIsNotUpgraded(t *testing.T) {
 	t.Parallel()
 	u := newUpgrade(t, &cutter{}, true)
-	u.Ring = func(context.Context, director.Machine, string, string) error {
+	u.env.Ring = func(context.Context, director.Machine, string, string) error {
 		return plan.Abort(errors.New("status 503"))
 	}
 	ended, s := u.drive(t)

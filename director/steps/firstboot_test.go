@@ -115,7 +115,7 @@ func TestFirstBoot(t *testing.T) {
 			var notes, ran []string
 			again := 0
 			tt.guest.again, tt.guest.ran = &again, &ran
-			env := Env{Nodes: &tt.guest}
+			env := Env{Machines: Machines{Nodes: &tt.guest}}
 			r := plan.Run{
 				Attempt: max(tt.attempt, 1), Note: func(_ context.Context, text string) { notes = append(notes, text) },
 			}

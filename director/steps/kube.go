@@ -58,7 +58,7 @@ func (e kubeSteps) nodeReady(ctx context.Context, r plan.Run, p step.NodeParams)
 	if err != nil {
 		return err
 	}
-	return e.Clusters.SetNode(ctx, p)
+	return e.Records.SetNode(ctx, p)
 }
 
 // nodeLeft records that the node is no member any more.
@@ -72,7 +72,7 @@ func (e kubeSteps) nodeLeft(ctx context.Context, r plan.Run, p step.NodeParams) 
 	if p.Keep {
 		p.KeptBy = cmp.Or(r.Plan.CreatedBy, "unknown")
 	}
-	return e.Clusters.SetNode(ctx, p)
+	return e.Records.SetNode(ctx, p)
 }
 
 // await asks the cluster every second until missing says "", and tells what it waits for. A cluster that does not

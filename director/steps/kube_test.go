@@ -71,7 +71,9 @@ func waitingEnv(t *testing.T, connect func(kubeconfig []byte) (API, error)) Env 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Env{Secrets: vault{{"u", SecretPKI}: sealed}, Sealer: plain{}, Connect: connect}
+	return Env{
+		Clusters: Clusters{Connect: connect, Keys: Keys{Secrets: vault{{"u", SecretPKI}: sealed}, Sealer: plain{}}},
+	}
 }
 
 func quietRun() plan.Run { return plan.Run{Note: func(context.Context, string) {}} }

@@ -38,7 +38,10 @@ func TestANetworkStaysForWhoeverUsesItNow(t *testing.T) {
 	}
 	var notes []string
 	r := plan.Run{Note: func(_ context.Context, text string) { notes = append(notes, text) }}
-	env := Env{Director: "d1", Backends: oneBackend{sim.Open(world)}, Ledger: reserved{cluster: "other"}}
+	env := Env{
+		Installation: Installation{Director: "d1"},
+		Machines:     Machines{Backends: oneBackend{sim.Open(world)}, Ledger: reserved{cluster: "other"}},
+	}
 	there := func() bool { return strings.Contains(strings.Join(world.Inventory(""), "\n"), "network") }
 
 	if err := env.sources().networkEnsure(t.Context(), r, p); err != nil || !there() {

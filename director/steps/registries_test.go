@@ -34,7 +34,9 @@ func TestOuterRegistriesInTheVariables(t *testing.T) {
 		registry("docker.io", "hub"), registry("quay.io", ""), registry("gone.io", "gone"),
 		registry("moved.io", "moved"),
 	}
-	env := Env{Accounts: accounts{"hub": nil, "moved": director.Errorf(director.KindConflict, "test", "elsewhere")}}
+	env := Env{Suppliers: Suppliers{Accounts: accounts{
+		"hub": nil, "moved": director.Errorf(director.KindConflict, "test", "elsewhere"),
+	}}}
 	vars := map[string]string{}
 	if err := env.plays().outerRegistryVars(t.Context(), list, vars); err != nil {
 		t.Fatal(err)
@@ -52,7 +54,9 @@ func TestOuterRegistriesInTheVariables(t *testing.T) {
 	if told := registriesOf(step.Facts{}); told != "" {
 		t.Errorf("without registries: %q", told)
 	}
-	away := Env{Accounts: accounts{"hub": director.Errorf(director.KindUnavailable, "test", "the database is away")}}
+	away := Env{Suppliers: Suppliers{Accounts: accounts{
+		"hub": director.Errorf(director.KindUnavailable, "test", "the database is away"),
+	}}}
 	if err := away.plays().outerRegistryVars(t.Context(), list, map[string]string{}); err == nil {
 		t.Error("an account that cannot be read now is left out")
 	}

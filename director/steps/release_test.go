@@ -59,7 +59,7 @@ func fill(t *testing.T, path, text string) {
 func TestPlaysReadWhatWasChecked(t *testing.T) {
 	t.Parallel()
 	b := release(t, "kind: DaemonSet\n")
-	env := Env{Artifacts: t.TempDir()}
+	env := Env{Registry: Registry{Artifacts: t.TempDir()}}
 	facts := step.Facts{Bundle: b.Dir(), Digest: b.Digest()}
 	fill(t, filepath.Join(b.Dir(), calicoManifest), "kind: EvilThing\n")
 	if _, err := env.plays().checked(
@@ -97,7 +97,10 @@ func TestReleasePushLooksAtTheSignature(t *testing.T) {
 	keys, _ := signature.ReadKeys("", []string{key.Public()})
 	server := httptest.NewServer(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	t.Cleanup(server.Close)
-	env := Env{Gate: &provenance.Gate{Keys: keys}, PushHost: server.Listener.Addr().String(), Artifacts: t.TempDir()}
+	env := Env{
+		Sources:  Sources{Gate: &provenance.Gate{Keys: keys}},
+		Registry: Registry{PushHost: server.Listener.Addr().String(), Artifacts: t.TempDir()},
+	}
 	env.Push.PlainHTTP = true
 	b := release(t, "kind: DaemonSet\n")
 	push := func(p step.ReleaseParams) error {
@@ -142,7 +145,10 @@ func TestImageEnsureLooksAtTheSignature(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "node.qcow2")
 	fill(t, path, "an image")
-	env := Env{Gate: &provenance.Gate{Images: confine.Dirs{dir}}, Backends: oneBackend{sim.Open(sim.NewWorld())}}
+	env := Env{
+		Sources:  Sources{Gate: &provenance.Gate{Images: confine.Dirs{dir}}},
+		Machines: Machines{Backends: oneBackend{sim.Open(sim.NewWorld())}},
+	}
 	err := env.sources().imageEnsure(t.Context(), plan.Run{}, step.ImageParams{
 		Image: model.Image{Source: path, SHA256: strings.Repeat("ab", 32), Kubernetes: "v1.37.1"},
 	})

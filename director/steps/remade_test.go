@@ -290,9 +290,14 @@ func newRestoredWorld(t *testing.T, cluster members, made time.Time) restoredWor
 	furnish(t, back)
 	w.back = gone{back, w.lost}
 	w.env = Env{
-		Director: "d1", Backends: oneBackend{w.back}, Ledger: places{id: map[string]string{}},
-		Secrets: vault{{"c1", SecretPKI}: sealed}, Sealer: box, Now: time.Now,
-		Nodes: knowing{lost: w.lost}, Connect: func([]byte) (API, error) { return cluster, nil },
+		Installation: Installation{Director: "d1", Now: time.Now},
+		Machines: Machines{
+			Backends: oneBackend{w.back}, Ledger: places{id: map[string]string{}}, Nodes: knowing{lost: w.lost},
+		},
+		Clusters: Clusters{
+			Keys:    Keys{Secrets: vault{{"c1", SecretPKI}: sealed}, Sealer: box},
+			Connect: func([]byte) (API, error) { return cluster, nil },
+		},
 	}
 	w.params.Machine = plan.MachineSpec{
 		ID: "m1", ClusterUID: "c1", Cluster: "demo", Name: "demo-w-1", Provider: "lab", Address: "10.88.0.20",
@@ -380,7 +385,7 @@ func (joining) Close()                                              {}
 
 // joined notes which machines became nodes.
 type joined struct {
-	Clusters
+	Records
 	machines *[]string
 }
 
@@ -408,7 +413,7 @@ func TestClusterGetsTheHostKeysOfItsNodes(t *testing.T) {
 			looks = 2
 		}
 		env := w.env
-		env.Clusters = joined{machines: &machines}
+		env.Records = joined{machines: &machines}
 		env.Connect = func([]byte) (API, error) { return joining{looks: &looks, record: &record}, nil }
 		err := kubeSteps{env}.nodeReady(t.Context(), quietRun(), step.NodeParams{
 			UID: "c1", Cluster: "demo", Endpoint: "10.88.0.10:6443", Node: "demo-w-1", Machine: machine,
@@ -451,7 +456,7 @@ func TestReleaseIsPushedAgainAfterARestore(t *testing.T) {
 		{}: false, made.Add(-time.Hour): false,
 		made.Add(time.Hour): true,
 	} {
-		err := Env{Restored: restored}.plays().play(t.Context(), run, step.PlayParams{})
+		err := Env{Installation: Installation{Restored: restored}}.plays().play(t.Context(), run, step.PlayParams{})
 		if seen := err != nil &&
 			strings.Contains(err.Error(), "is not the one that the plan was made for"); seen != pushes {
 			t.Errorf("restored at %s: it looks at the release: %t, want %t: %v", restored, seen, pushes, err)

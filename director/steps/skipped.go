@@ -17,7 +17,7 @@ import (
 // members returns the nodes of p that the plan has made members at the version of p. Nodes that the plan has no steps
 // for keep the record that they have.
 func (e kubeSteps) members(ctx context.Context, r plan.Run, p step.ClusterParams) ([]string, error) {
-	skipped, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
+	skipped, err := e.Records.SkippedSteps(ctx, r.Plan.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -92,10 +92,10 @@ func (e pastSteps) wasMade(ctx context.Context, r plan.Run, m plan.MachineSpec) 
 
 // skipped reports whether a step that the run's step needs was skipped.
 func (e pastSteps) skipped(ctx context.Context, r plan.Run) (bool, error) {
-	if e.Clusters == nil || r.Plan == nil {
+	if e.Records == nil || r.Plan == nil {
 		return false, nil
 	}
-	steps, err := e.Clusters.SkippedSteps(ctx, r.Plan.ID)
+	steps, err := e.Records.SkippedSteps(ctx, r.Plan.ID)
 	return slices.ContainsFunc(r.Step.Needs, func(n string) bool { return steps[n] }), err
 }
 

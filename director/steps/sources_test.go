@@ -27,7 +27,7 @@ func TestDirectorAddresses(t *testing.T) {
 		}
 		return netip.Addr{}, false
 	}
-	got := Env{LocalAddress: routes}.plays().directorAddresses(facts)
+	got := Env{Playbooks: Playbooks{LocalAddress: routes}}.plays().directorAddresses(facts)
 	if diff := cmp.Diff([]string{"10.0.0.1", "10.0.1.1"}, got); diff != "" {
 		t.Error(diff)
 	}

@@ -181,7 +181,10 @@ func sshEnv(t *testing.T) Env {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Env{Director: "d1", Secrets: vault{}, Sealer: box, Now: time.Now}
+	return Env{
+		Installation: Installation{Director: "d1", Now: time.Now},
+		Clusters:     Clusters{Keys: Keys{Secrets: vault{}, Sealer: box}},
+	}
 }
 
 // localMachine is a machine at the address of the tests' SSH servers.

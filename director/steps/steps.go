@@ -16,7 +16,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/ansible"
 	"github.com/director-kaas/kaas/director/bundle"
-	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/cores"
 	"github.com/director-kaas/kaas/director/hypervisor"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
@@ -24,8 +23,6 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
-	"github.com/director-kaas/kaas/director/provenance"
-	"github.com/director-kaas/kaas/director/steady"
 	"github.com/director-kaas/kaas/director/step"
 )
 
@@ -48,8 +45,8 @@ type Ledger interface {
 	NetworkUser(ctx context.Context, provider, network string) (string, error)
 }
 
-// Clusters keeps what was installed.
-type Clusters interface {
+// Records keeps what was installed.
+type Records interface {
 	ClusterInstalled(ctx context.Context, p step.ClusterParams, at time.Time) error
 	// SkippedSteps returns the steps of the plan that a person has had skipped.
 	SkippedSteps(ctx context.Context, planID string) (map[string]bool, error)
@@ -131,69 +128,6 @@ type API interface {
 	// BindAdministrators makes the group, and no other one of kubeconfigs, administrators of the cluster.
 	BindAdministrators(ctx context.Context, group string) error
 	Close()
-}
-
-// Env is what handlers work with.
-type Env struct {
-	Director string // id of the installation
-	Ledger   Ledger
-	Moves    Moves // of VMs from lost hosts to others; nil for a director that loses none
-	Disks    Disks // of disks that outlive their VMs; nil for a director that writes none down
-	Clusters Clusters
-	// Directors keeps what is known of the VMs of other directors, and Ring asks them whether they are ready: over the
-	// network if nil.
-	Directors Directors
-	Ring      Doorbell
-	Steady    steady.Wait // how they have to be ready; the zero value is for 20 seconds without a break
-	Pulls     Pulls       // not kept if nil
-	Secrets   Secrets
-	Sealer    pki.Sealer
-	Backends  Backends
-	Images    Images // not kept if nil
-	Backups   Backups
-	// DirectorBackups makes backups of the director itself; nil for a director that makes none.
-	DirectorBackups DirectorBackups
-	Journal         Journal
-	Hooks           Hooks // that plans ask; nil for a director whose plans ask none
-	// Registrar keeps clusters in Consuls; nil for a director that simulates.
-	Registrar Registrar
-	Transfer  Transfer                   // into and out of machines; over SSH if nil
-	Imported  func(sha256 string) string // path of an imported image
-	// ImportedRelease returns the directory of an imported release bundle.
-	ImportedRelease func(digest string) string
-	Confine         *confine.Rules   // where images and bundles may lie; anywhere if nil
-	Gate            *provenance.Gate // which images and bundles are used; all if nil
-	Player          Player
-	Outer           Outer                                // authorities; none if nil
-	Accounts        RegistryAccounts                     // at outer registries; none if nil
-	Issuer          IssuerDocuments                      // of tokens for clusters; nil for a director that issues none
-	Access          Access                               // not kept if nil
-	Nodes           Nodes                                // over SSH if nil
-	Connect         func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
-	Trees           func(hash string) (string, error)    // directory of the unpacked playbooks of that hash
-	LogPath         func(planID, step string, attempt int) string
-	// LocalAddress returns the address from which the director reaches another one; nil where it reaches none.
-	LocalAddress func(other netip.Addr) (netip.Addr, bool)
-	CA           func() string      // PEM of the authorities that nodes trust the registry by; none if nil
-	Push         bundle.PushOptions // how images get into the registry
-	PushHost     string             // host:port of the registry as the director sees it
-	// Hold keeps images in the registry that are about to be pushed for the release of that name; nil where nothing
-	// removes any.
-	Hold func(ctx context.Context, release string, b *bundle.Bundle) error
-	// Artifacts is the directory of the plain files that the registry serves below ArtifactsPath, each below the digest
-	// of its bundle.
-	Artifacts     string
-	ArtifactsPath string
-	// Allowances returns how many VMs may be made on the provider, and on all together; nil for without bound.
-	Allowances func(ctx context.Context, provider string) ([]director.Allowance, error)
-	Now        func() time.Time
-	// Restored is when the bundle was made from which this director was restored; zero for one that never was.
-	Restored time.Time
-
-	facts *factsCache // of the plans that run; nil outside of Handlers
-	// rendering has an entry for each run that is being rendered: at most one less than there are cores. Nil is without
-	// bound.
-	rendering chan struct{}
 }
 
 // vmSteps make, change and delete VMs, and look at how they start.
@@ -386,14 +320,14 @@ func (e kubeSteps) clusterReady(ctx context.Context, r plan.Run, p step.ClusterP
 	if p.Nodes, err = e.members(ctx, r, p); err != nil {
 		return err
 	}
-	return e.Clusters.ClusterInstalled(ctx, p, e.Now())
+	return e.Records.ClusterInstalled(ctx, p, e.Now())
 }
 
 func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
 	if err := e.backup().awaitDrill(ctx, p.UID); err != nil {
 		return err
 	}
-	return e.Clusters.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
+	return e.Records.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
 }
 
 // The names of secrets.

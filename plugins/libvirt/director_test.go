@@ -115,10 +115,15 @@ func newOuterDirector(t *testing.T) outerDirector {
 	}
 	return outerDirector{
 		fixture: f, registry: r, Backend: b, env: steps.Env{
-			Director: hypervisortest.RandomID("d"), Ledger: r, Disks: r, Secrets: r, Sealer: box, Directors: r,
-			Backends: servicetest.Backend{B: b}, Nodes: servicetest.Nowhere{}, Now: time.Now,
-			Steady: steady.Wait{For: time.Millisecond, Every: time.Millisecond},
-			Ring:   func(context.Context, director.Machine, string, string) error { return nil },
+			Installation: steps.Installation{Director: hypervisortest.RandomID("d"), Now: time.Now},
+			Machines: steps.Machines{
+				Ledger: r, Disks: r, Backends: servicetest.Backend{B: b}, Nodes: servicetest.Nowhere{},
+			},
+			Clusters: steps.Clusters{Keys: steps.Keys{Secrets: r, Sealer: box}},
+			Appliances: steps.Appliances{
+				Directors: r, Steady: steady.Wait{For: time.Millisecond, Every: time.Millisecond},
+				Ring: func(context.Context, director.Machine, string, string) error { return nil },
+			},
 		},
 		vm: step.VMParams{
 			Machine: machine, ImageName: f.image, Disk: 128 * model.MiB, DataDisk: doc.DataDisk, Appliance: &doc,
