@@ -98,7 +98,7 @@ func (s *Service) secretsOf(ctx context.Context, f step.Facts, private []directo
 			return nil, err
 		}
 	}
-	keys, err := s.Keys.SSH().Keys(ctx, f.UID)
+	keys, err := s.Keys.SSH().PrivateKeys(ctx, f.UID)
 	if err != nil {
 		return nil, err
 	}

@@ -42,9 +42,7 @@ func (s *Service) Extract(
 
 // keys are those that the cluster encrypts Secrets with, or has before; none for a cluster that is gone.
 func (s *Service) keys(ctx context.Context, uid string) ([]etcdfile.Key, error) {
-	keys, err := steps.Env{
-		Clusters: steps.Clusters{Keys: steps.Keys{Secrets: s.c.Store, Sealer: s.c.Box}},
-	}.ClusterEncryptionKeys(ctx, uid)
+	keys, err := steps.Keys{Secrets: s.c.Store, Sealer: s.c.Box}.ClusterEncryptionKeys(ctx, uid)
 	if director.KindOf(err) == director.KindNotFound {
 		return nil, nil
 	}

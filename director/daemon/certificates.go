@@ -35,12 +35,12 @@ func (d *Daemon) inventoryOf(
 ) *certificates.Inventory {
 	c := certificates.Config{
 		Store: certificateStore{db}, PKI: env.ClusterPKI, Now: time.Now, Log: d.log,
-		Keys:    env.Keys,
+		Keys:    env.KeysOf,
 		OwnKeys: func(ctx context.Context) ([]director.Key, error) { return ownKeys(ctx, db, time.Now()) },
 		Own:     func(ctx context.Context) ([]certificates.Own, error) { return d.ownCertificates(ctx, server, outer) },
 	}
 	if env.Connect == nil { // clusters that only pretend have none
-		c.Read, c.Serving = env.Read, pki.Serving
+		c.Read, c.Serving = env.SSH().Read, pki.Serving
 		c.Connect = func(ctx context.Context, uid, name, endpoint string) (certificates.Holder, error) {
 			api, err := env.Cluster(ctx, uid, name, endpoint)
 			if err != nil {

@@ -77,7 +77,7 @@ func (b *boot) ownAuthority() *certificates.OwnAuthority {
 		o.Common = commonAuthority{b.db, b.box, b.instance}
 	}
 	if b.env.Connect == nil { // there is nothing to read on nodes that only pretend
-		o.Read = b.env.Read
+		o.Read = b.env.SSH().Read
 	}
 	return o
 }

@@ -29,7 +29,7 @@ const pullsAgain = time.Second
 // pulls says who may read from the registry: the nodes of each cluster with its password.
 type pulls struct {
 	db        *store.Store
-	env       steps.Env
+	keys      steps.Keys
 	anonymous string
 	log       *slog.Logger
 	now       func() time.Time
@@ -125,7 +125,7 @@ func (p *pulls) look(ctx context.Context, user string) (pullAnswer, error) {
 		without, err := p.db.AnonymousPulls(ctx)
 		return pullAnswer{allowed: len(without) > 0}, err
 	}
-	passwords, err := p.env.PullPasswords(ctx, user)
+	passwords, err := p.keys.PullPasswords(ctx, user)
 	answer := pullAnswer{allowed: len(passwords) > 0}
 	for _, password := range passwords {
 		answer.passwords = append(answer.passwords, sha256.Sum256([]byte(password.Reveal())))

@@ -27,7 +27,7 @@ func TestPullCredentials(t *testing.T) {
 		v.fill()
 		now := time.Now()
 		p := &pulls{
-			db: v.db, env: v.env, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
+			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
 			known: map[string]pullAnswer{},
 		}
 		password := func(uid string) director.Secret {
@@ -105,7 +105,7 @@ func TestPullPasswordsRotate(t *testing.T) {
 		v.fill()
 		now := time.Now()
 		p := &pulls{
-			db: v.db, env: v.env, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
+			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
 			known: map[string]pullAnswer{},
 		}
 		v.env.Pulls, v.env.Records = v.db, clusterRecords{v.db}
@@ -195,7 +195,7 @@ func TestAClusterThatShowsItsPasswordNeedsNoAnonymousPulls(t *testing.T) {
 		}
 		v.exec("INSERT INTO anonymous_pulls (cluster_uid) VALUES ('u1')")
 		p := &pulls{
-			db: v.db, env: v.env, anonymous: anonymousExisting, log: v.d.log, now: time.Now,
+			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log, now: time.Now,
 			known: map[string]pullAnswer{},
 		}
 		// the first play makes the password

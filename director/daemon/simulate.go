@@ -53,7 +53,7 @@ func dialer(h hands, env steps.Env) shell.Dial {
 		}
 	}
 	return func(ctx context.Context, m director.Machine, r shell.Request) (shell.Terminal, error) {
-		return env.Terminal(ctx, m, r.Actor, r.Size.Cols, r.Size.Rows)
+		return env.SSH().Terminal(ctx, m, r.Actor, r.Size.Cols, r.Size.Rows)
 	}
 }
 

@@ -47,7 +47,7 @@ type Request struct {
 	Size                 Size
 }
 
-// Dial starts a shell on the machine, as steps.Env.Terminal does.
+// Dial starts a shell on the machine, as steps.SSHAccess.Terminal does.
 type Dial func(ctx context.Context, m director.Machine, r Request) (Terminal, error)
 
 // Config is what New needs.

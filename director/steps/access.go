@@ -25,15 +25,13 @@ const (
 // long as what they are made for. A node that was made before there were authorities accepts the one key that the
 // director had for all nodes; a director that was installed later has none.
 type SSHAccess struct {
-	Director string // id of the installation
-	Secrets  Secrets
-	Sealer   pki.Sealer
-	Now      func() time.Time
+	Installation
+	Keys
 }
 
 // SSH returns how the director logs in to nodes.
 func (e Env) SSH() SSHAccess {
-	return SSHAccess{Director: e.Director, Secrets: e.Secrets, Sealer: e.Sealer, Now: e.Now}
+	return SSHAccess{e.Installation, e.Keys}
 }
 
 // SSHLogin is what a run logs in with.
@@ -58,13 +56,13 @@ func MachinePrincipal(id string) string { return "machine-" + id }
 
 // Authority returns the authority of the cluster with that uid that signs, and makes it at the first call. It is safe
 // to call concurrently.
-func (a SSHAccess) Authority(ctx context.Context, uid string) (pki.SSHAuthority, error) {
+func (e Keys) Authority(ctx context.Context, uid string) (pki.SSHAuthority, error) {
 	if uid == "" {
 		return pki.SSHAuthority{}, director.Errorf(
 			director.KindInternal, "steps.ssh", "the SSH authority of no cluster was asked for",
 		)
 	}
-	s, err := a.authorities(ctx, uid)
+	s, err := e.sshAuthorities(ctx, uid)
 	if err != nil {
 		return pki.SSHAuthority{}, err
 	}
@@ -72,8 +70,8 @@ func (a SSHAccess) Authority(ctx context.Context, uid string) (pki.SSHAuthority,
 }
 
 // Guest returns what tells a machine of the cluster whom to let in.
-func (a SSHAccess) Guest(ctx context.Context, uid, machine string) (cloudinit.UserCA, error) {
-	authority, err := a.Authority(ctx, uid)
+func (e Keys) Guest(ctx context.Context, uid, machine string) (cloudinit.UserCA, error) {
+	authority, err := e.Authority(ctx, uid)
 	if err != nil {
 		return cloudinit.UserCA{}, err
 	}
@@ -94,18 +92,18 @@ func (a SSHAccess) AuthorizedKey(ctx context.Context, uid string) (string, error
 }
 
 // trusted records by whose certificates the machine is reached from now on.
-func (a SSHAccess) trusted(ctx context.Context, machine string, t trust) error {
+func (e Keys) trusted(ctx context.Context, machine string, t trust) error {
 	text, err := json.Marshal(t)
 	if err != nil {
 		return err
 	}
-	return a.keys().write(ctx, machine, SecretTrust, text)
+	return keyring(e).write(ctx, machine, SecretTrust, text)
 }
 
 // trust returns by whose certificates the machine is reached; the zero value for one that was made before there were
 // any.
-func (a SSHAccess) trust(ctx context.Context, machine string) (t trust, err error) {
-	text, err := a.keys().read(ctx, machine, SecretTrust)
+func (e Keys) trust(ctx context.Context, machine string) (t trust, err error) {
+	text, err := keyring(e).read(ctx, machine, SecretTrust)
 	if err != nil || text == nil {
 		return trust{}, err
 	}
@@ -119,7 +117,7 @@ func (a SSHAccess) trust(ctx context.Context, machine string) (t trust, err erro
 
 // former returns the key that the director had for all nodes, and "" if it never had one.
 func (a SSHAccess) former(ctx context.Context) (director.Secret, error) {
-	key, err := a.keys().known(ctx, a.Director, SecretSSH)
+	key, err := keyring(a.Keys).known(ctx, a.Director, SecretSSH)
 	return key.Private, err
 }
 
@@ -223,12 +221,12 @@ func (a SSHAccess) Old(ctx context.Context, nodes []plan.MachineSpec) ([]string,
 	return names, nil
 }
 
-// Keys returns the lasting private keys that open nodes of the cluster with that uid, to keep them out of what people
-// read. It makes none.
-func (a SSHAccess) Keys(ctx context.Context, uid string) ([]director.Secret, error) {
+// PrivateKeys returns the lasting private keys that open nodes of the cluster with that uid, to keep them out of what
+// people read. It makes none.
+func (a SSHAccess) PrivateKeys(ctx context.Context, uid string) ([]director.Secret, error) {
 	var out []director.Secret
 	for _, k := range [][2]string{{a.Director, SecretSSH}, {uid, SecretSSHAuthority}} {
-		key, err := a.keys().known(ctx, k[0], k[1])
+		key, err := keyring(a.Keys).known(ctx, k[0], k[1])
 		if err != nil {
 			return nil, err
 		}
@@ -236,11 +234,11 @@ func (a SSHAccess) Keys(ctx context.Context, uid string) ([]director.Secret, err
 			out = append(out, key.Private)
 		}
 	}
-	plain, err := a.keys().read(ctx, uid, secretSSHAuthorities)
+	plain, err := keyring(a.Keys).read(ctx, uid, secretSSHAuthorities)
 	if err != nil || plain == nil {
 		return out, err
 	}
-	s, err := a.authorities(ctx, uid)
+	s, err := a.sshAuthorities(ctx, uid)
 	for _, k := range s.Keys {
 		out = append(out, director.Secret(k.Private))
 	}
@@ -254,8 +252,6 @@ func (a SSHAccess) issue(ctx context.Context, uid string, u pki.SSHUser) (pki.SS
 	}
 	return authority.Issue(u, a.Now())
 }
-
-func (a SSHAccess) keys() keyring { return keyring{a.Secrets, a.Sealer} }
 
 // clusterUID returns the uid of the cluster that the machine of the plan is of.
 func clusterUID(r plan.Run, m plan.MachineSpec) (string, error) {

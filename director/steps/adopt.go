@@ -40,7 +40,7 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 	if err != nil {
 		return err
 	}
-	keys := keyring{e.Secrets, e.Sealer}
+	keys := keyring(e.Keys)
 	if err := keys.write(ctx, m.ID, SecretAdopted, []byte(p.HostKey)); err != nil {
 		return err
 	}
@@ -48,22 +48,22 @@ func (e vmSteps) vmAdopt(ctx context.Context, r plan.Run, p step.AdoptParams) er
 	if err != nil {
 		return err
 	}
-	if err := e.SSH().trusted(ctx, m.ID, trust{Cluster: uid, Adopted: true}); err != nil {
+	if err := e.trusted(ctx, m.ID, trust{Cluster: uid, Adopted: true}); err != nil {
 		return err
 	}
 	return e.Ledger.SetMachine(ctx, m.ID, director.MachinePresent, vm.Host, string(vm.ID))
 }
 
 // adoptedKey returns the host key of the VM made by others for the machine, and "" if its VM is our own.
-func (e keySteps) adoptedKey(ctx context.Context, machine string) (string, error) {
-	key, err := keyring{e.Secrets, e.Sealer}.read(ctx, machine, SecretAdopted)
+func (e Keys) adoptedKey(ctx context.Context, machine string) (string, error) {
+	key, err := keyring(e).read(ctx, machine, SecretAdopted)
 	return string(key), err
 }
 
 // disown forgets what was known of the machine's VM alone: it is gone, and the next one has a host key that we give it.
-func (e vmSteps) disown(ctx context.Context, machine string) error {
+func (e Keys) disown(ctx context.Context, machine string) error {
 	names := []string{SecretAdopted, SecretTrust, SecretNextHostKey}
-	key, err := keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
+	key, err := keyring(e).known(ctx, machine, SecretHostKey)
 	if err != nil {
 		return err
 	}
@@ -78,7 +78,7 @@ func (e vmSteps) disown(ctx context.Context, machine string) error {
 }
 
 // nodeKey returns the public host key with which the machine proves itself.
-func (e keySteps) nodeKey(ctx context.Context, machine string) (public string, adopted bool, err error) {
+func (e Keys) nodeKey(ctx context.Context, machine string) (public string, adopted bool, err error) {
 	if public, err = e.adoptedKey(ctx, machine); err != nil || public != "" {
 		return public, public != "", err
 	}

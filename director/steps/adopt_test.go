@@ -140,7 +140,7 @@ func TestAdoptedVM(t *testing.T) {
 	); err != nil || !strings.Contains(script, "persist /var/lib/etcd") || ledger.id["m1"] != string(id) {
 		t.Fatalf("the VM %v was prepared with %q: %v", ledger.id, script, err)
 	}
-	if got, adopted, err := env.keys().nodeKey(t.Context(), "m1"); got != key || !adopted || err != nil {
+	if got, adopted, err := env.nodeKey(t.Context(), "m1"); got != key || !adopted || err != nil {
 		t.Errorf("the key is %q, %t, %v", got, adopted, err)
 	}
 	if err := back.SetPower(t.Context(), id, hypervisor.PowerOff); err != nil {
@@ -159,7 +159,7 @@ func TestAdoptedVM(t *testing.T) {
 	if err := (vmSteps{env}).vmRemove(t.Context(), r, p); err != nil {
 		t.Fatal(err)
 	}
-	if got, adopted, err := env.keys().nodeKey(t.Context(), "m1"); got == key || got == "" || adopted || err != nil {
+	if got, adopted, err := env.nodeKey(t.Context(), "m1"); got == key || got == "" || adopted || err != nil {
 		t.Errorf("the next VM would have the key %q, %t, %v", got, adopted, err)
 	}
 	if err := (vmSteps{env}).vmBoot(

@@ -130,7 +130,7 @@ type sealedAgent struct {
 }
 
 // ConsulAgents returns what the agents of the cluster with that uid are known by in Consul, and whether it has agents.
-func (e Env) ConsulAgents(ctx context.Context, uid string) (director.ConsulAgents, bool, error) {
+func (e Keys) ConsulAgents(ctx context.Context, uid string) (director.ConsulAgents, bool, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretConsulAgents)
 	if err != nil || sealed == nil {
 		return director.ConsulAgents{}, false, err
@@ -153,7 +153,7 @@ func (e Env) ConsulAgents(ctx context.Context, uid string) (director.ConsulAgent
 }
 
 // SetConsulAgents keeps what the agents of the cluster with that uid are known by in Consul; nil for none.
-func (e Env) SetConsulAgents(ctx context.Context, uid string, a *director.ConsulAgents) error {
+func (e Keys) SetConsulAgents(ctx context.Context, uid string, a *director.ConsulAgents) error {
 	if a == nil {
 		return e.Secrets.SetSecret(ctx, uid, SecretConsulAgents, nil)
 	}

@@ -21,12 +21,12 @@ func (e Env) keys() keySteps { return keySteps{e} }
 
 // Authorities returns the names of the authorities of the cluster by purpose (cluster, etcd, front-proxy): those that
 // are trusted, the one that signs first, and those that were. Errors: not_found before a plan made them.
-func (e Env) Authorities(ctx context.Context, uid string) (trusted, former map[string][]string, err error) {
+func (e Keys) Authorities(ctx context.Context, uid string) (trusted, former map[string][]string, err error) {
 	p, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, nil, err
 	}
-	changed, err := e.keys().changedAuthorities(ctx, uid)
+	changed, err := e.changedAuthorities(ctx, uid)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -42,12 +42,12 @@ func (e Env) Authorities(ctx context.Context, uid string) (trusted, former map[s
 }
 
 // EndedAuthorities returns the purposes of which an authority that is trusted has ended.
-func (e Env) EndedAuthorities(ctx context.Context, uid string, now time.Time) (map[string]bool, error) {
+func (e Keys) EndedAuthorities(ctx context.Context, uid string, now time.Time) (map[string]bool, error) {
 	p, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
-	changed, err := e.keys().changedAuthorities(ctx, uid)
+	changed, err := e.changedAuthorities(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
@@ -125,7 +125,7 @@ func needOf(f step.Facts) pki.Need {
 }
 
 // changedAuthorities returns the authorities of the cluster that were changed, none at first.
-func (e keySteps) changedAuthorities(ctx context.Context, uid string) (pki.Authorities, error) {
+func (e Keys) changedAuthorities(ctx context.Context, uid string) (pki.Authorities, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretAuthorities)
 	if err != nil || sealed == nil {
 		return pki.Authorities{}, err

@@ -148,7 +148,7 @@ func (e backupSteps) findSnapshot(
 	var silent error
 	for _, spec := range masters {
 		m := spec.Row()
-		key, _, err := e.keys().nodeKey(ctx, m.ID)
+		key, _, err := e.nodeKey(ctx, m.ID)
 		if err != nil {
 			return from, "", newest, err
 		}

@@ -149,7 +149,7 @@ type sealedToken struct {
 }
 
 // ConsulToken returns what the sync of the cluster with that uid is known by in Consul, and whether it has a sync.
-func (e Env) ConsulToken(ctx context.Context, uid string) (director.ConsulToken, bool, error) {
+func (e Keys) ConsulToken(ctx context.Context, uid string) (director.ConsulToken, bool, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretConsul)
 	if err != nil || sealed == nil {
 		return director.ConsulToken{}, false, err

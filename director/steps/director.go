@@ -75,13 +75,13 @@ func (e directorSteps) handlers() map[string]plan.Handler {
 }
 
 // DirectorCertificate returns the certificate that the VM on the machine was given, in PEM; "" before it was made.
-func (e Env) DirectorCertificate(ctx context.Context, machine string) (string, error) {
+func (e Keys) DirectorCertificate(ctx context.Context, machine string) (string, error) {
 	f, err := e.knownFirstBoot(ctx, machine)
 	return f.Certificate, err
 }
 
-func (e Env) knownFirstBoot(ctx context.Context, machine string) (FirstBoot, error) {
-	plain, err := keyring{e.Secrets, e.Sealer}.read(ctx, machine, SecretFirstBoot)
+func (e Keys) knownFirstBoot(ctx context.Context, machine string) (FirstBoot, error) {
+	plain, err := keyring(e).read(ctx, machine, SecretFirstBoot)
 	if err != nil || plain == nil {
 		return FirstBoot{}, err
 	}
@@ -125,7 +125,7 @@ func (e Env) told(ctx context.Context, m plan.MachineSpec, d model.Director) (Fi
 	}
 	plain, err := json.Marshal(storedFirstBoot{f.PasswordHash.Reveal(), f.Certificate, f.Key.Reveal()})
 	if err == nil {
-		plain, err = keyring{e.Secrets, e.Sealer}.add(ctx, m.ID, SecretFirstBoot, plain)
+		plain, err = keyring(e.Keys).add(ctx, m.ID, SecretFirstBoot, plain)
 	}
 	if err != nil {
 		return FirstBoot{}, err
@@ -188,7 +188,7 @@ func (e directorSteps) ready(ctx context.Context, r plan.Run, p step.DirectorPar
 	if err != nil {
 		return err
 	}
-	return keyring{e.Secrets, e.Sealer}.write(ctx, p.Machine.ID, SecretFirstBoot, plain)
+	return keyring(e.Keys).write(ctx, p.Machine.ID, SecretFirstBoot, plain)
 }
 
 // steadyAt waits until the director has said for some time that it is ready.

@@ -55,7 +55,7 @@ const mostAnswer = 32 << 20
 // drillAsk compares what the restored etcd and API server said with the manifest of the backup.
 func (e backupSteps) drillAsk(ctx context.Context, r plan.Run, p step.DrillParams) error {
 	m := p.Machine.Row()
-	key, _, err := e.keys().nodeKey(ctx, m.ID)
+	key, _, err := e.nodeKey(ctx, m.ID)
 	if err != nil {
 		return err
 	}

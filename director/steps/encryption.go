@@ -15,7 +15,7 @@ import (
 const SecretEncryption = "encryption-keys"
 
 // ClusterEncryptionKeys returns the keys of the cluster with that uid, or not_found before a plan made them.
-func (e Env) ClusterEncryptionKeys(ctx context.Context, uid string) (pki.EncryptionKeys, error) {
+func (e Keys) ClusterEncryptionKeys(ctx context.Context, uid string) (pki.EncryptionKeys, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretEncryption)
 	if err != nil {
 		return pki.EncryptionKeys{}, err
@@ -29,7 +29,7 @@ func (e Env) ClusterEncryptionKeys(ctx context.Context, uid string) (pki.Encrypt
 
 // EncryptionKeys returns the keys that the API servers of the cluster have, the one that encrypts first, and those that
 // older backups are encrypted with.
-func (e Env) EncryptionKeys(ctx context.Context, uid string) (keys, former []backup.Key, err error) {
+func (e Keys) EncryptionKeys(ctx context.Context, uid string) (keys, former []backup.Key, err error) {
 	k, err := e.ClusterEncryptionKeys(ctx, uid)
 	if err != nil {
 		return nil, nil, err

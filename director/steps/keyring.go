@@ -6,14 +6,10 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
-	"github.com/director-kaas/kaas/director/pki"
 )
 
-// keyring keeps SSH key pairs, sealed, by owner and name.
-type keyring struct {
-	secrets Secrets
-	sealer  pki.Sealer
-}
+// keyring is Keys as texts and SSH key pairs, by owner and name.
+type keyring Keys
 
 // storedKey is the form of a key pair before it is sealed. A host key that its machine has made itself has no private
 // part here.
@@ -24,35 +20,35 @@ type storedKey struct {
 
 // read returns what was sealed, and nil if there is nothing.
 func (k keyring) read(ctx context.Context, owner, name string) ([]byte, error) {
-	sealed, err := k.secrets.Secret(ctx, owner, name)
+	sealed, err := k.Secrets.Secret(ctx, owner, name)
 	if err != nil || sealed == nil {
 		return nil, err
 	}
-	return k.sealer.Unseal(owner, name, sealed)
+	return k.Sealer.Unseal(owner, name, sealed)
 }
 
 // write seals and stores the text, and removes what there is if it is nil.
 func (k keyring) write(ctx context.Context, owner, name string, plain []byte) error {
 	if plain == nil {
-		return k.secrets.SetSecret(ctx, owner, name, nil)
+		return k.Secrets.SetSecret(ctx, owner, name, nil)
 	}
-	sealed, err := k.sealer.Seal(owner, name, plain)
+	sealed, err := k.Sealer.Seal(owner, name, plain)
 	if err != nil {
 		return err
 	}
-	return k.secrets.SetSecret(ctx, owner, name, sealed)
+	return k.Secrets.SetSecret(ctx, owner, name, sealed)
 }
 
 // add seals and stores the text unless there is one, and returns the one that is stored then.
 func (k keyring) add(ctx context.Context, owner, name string, plain []byte) ([]byte, error) {
-	sealed, err := k.sealer.Seal(owner, name, plain)
+	sealed, err := k.Sealer.Seal(owner, name, plain)
 	if err != nil {
 		return nil, err
 	}
-	if sealed, err = k.secrets.AddSecret(ctx, owner, name, sealed); err != nil {
+	if sealed, err = k.Secrets.AddSecret(ctx, owner, name, sealed); err != nil {
 		return nil, err
 	}
-	return k.sealer.Unseal(owner, name, sealed)
+	return k.Sealer.Unseal(owner, name, sealed)
 }
 
 // known returns the key pair, and an empty one if there is none.

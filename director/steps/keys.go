@@ -11,9 +11,9 @@ import (
 	"github.com/director-kaas/kaas/director/pki"
 )
 
-// Keys returns the keys of the cluster that are no certificates, those that it had before included. Nothing of a key
+// KeysOf returns the keys of the cluster that are no certificates, those that it had before included. Nothing of a key
 // itself is in it. A cluster whose keys were not made yet has none.
-func (e Env) Keys(ctx context.Context, uid string) ([]director.Key, error) {
+func (e Keys) KeysOf(ctx context.Context, uid string) ([]director.Key, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if director.KindOf(err) == director.KindNotFound {
 		return nil, nil
@@ -33,7 +33,7 @@ func (e Env) Keys(ctx context.Context, uid string) ([]director.Key, error) {
 	if ca, err := pki.ParseCert(first.CA.Cert); err == nil {
 		k.born = ca.NotBefore.UTC()
 	}
-	signing, err := e.keys().signingKeys(ctx, uid, authorities)
+	signing, err := e.signingKeys(ctx, uid, authorities)
 	if err != nil {
 		return nil, err
 	}
@@ -52,7 +52,7 @@ func (e Env) Keys(ctx context.Context, uid string) ([]director.Key, error) {
 		k.add("encryption-key", one.Name, backup.KeyOf(one.Name, one.Secret).ID, false, one.Made)
 		k.list[len(k.list)-1].State = director.KeyFormer
 	}
-	ssh, err := e.SSH().authorities(ctx, uid)
+	ssh, err := e.sshAuthorities(ctx, uid)
 	if err != nil {
 		return nil, err
 	}

@@ -17,7 +17,7 @@ import (
 func TestKeys(t *testing.T) {
 	t.Parallel()
 	env, _, _ := issuing(t, model.Cluster{})
-	if keys, err := env.Keys(t.Context(), "c1"); err != nil || len(keys) > 0 {
+	if keys, err := env.KeysOf(t.Context(), "c1"); err != nil || len(keys) > 0 {
 		t.Errorf("before there are any: %v, %v", keys, err)
 	}
 	p, err := pki.NewCluster("demo")
@@ -43,7 +43,7 @@ func TestKeys(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	keys, err := env.Keys(t.Context(), "c1")
+	keys, err := env.KeysOf(t.Context(), "c1")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -70,7 +70,7 @@ func TestKeys(t *testing.T) {
 	if err := env.keys().signingKey(t.Context(), plan.Run{}, drop); err != nil {
 		t.Fatal(err)
 	}
-	keys, err = env.Keys(t.Context(), "c1")
+	keys, err = env.KeysOf(t.Context(), "c1")
 	if err != nil || len(keys) != 5 || keys[1].State != director.KeyFormer || keys[1].ID != "" {
 		t.Errorf("after the drop: %+v, %v", keys, err)
 	}

@@ -34,7 +34,7 @@ func (e kubeSteps) kubeTraffic(ctx context.Context, r plan.Run, p step.ClusterPa
 // nodeReady waits until the node is Ready at its version and carries traffic, and records that it is a member. The
 // cluster gets its host key, for a director that is restored from a bundle of before.
 func (e kubeSteps) nodeReady(ctx context.Context, r plan.Run, p step.NodeParams) error {
-	signed, err := e.keys().signedHostKey(ctx, p.UID, p.Machine)
+	signed, err := e.signedHostKey(ctx, p.UID, p.Machine)
 	if err != nil {
 		return err
 	}

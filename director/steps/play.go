@@ -81,7 +81,7 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 		}
 	}
 	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
-		key, _, err := e.keys().nodeKey(ctx, machine)
+		key, _, err := e.nodeKey(ctx, machine)
 		return key, err
 	})
 	if err != nil {
@@ -159,7 +159,7 @@ func retry(err error) error {
 // keys that do not exist yet are made.
 func (e Env) Inventory(ctx context.Context, f step.Facts) (inventory.Files, error) {
 	return e.plays().inventory(f, inventory.Render, func(machine string) (string, error) {
-		key, _, err := e.keys().nodeKey(ctx, machine)
+		key, _, err := e.nodeKey(ctx, machine)
 		return key, err
 	})
 }
@@ -168,7 +168,7 @@ func (e Env) Inventory(ctx context.Context, f step.Facts) (inventory.Files, erro
 // out.
 func (e Env) ShowInventory(ctx context.Context, f step.Facts) (inventory.Files, error) {
 	return e.plays().inventory(f, inventory.Render, func(machine string) (string, error) {
-		if adopted, err := e.keys().adoptedKey(ctx, machine); err != nil || adopted != "" {
+		if adopted, err := e.adoptedKey(ctx, machine); err != nil || adopted != "" {
 			return adopted, err
 		}
 		key, err := e.KnownHostKey(ctx, machine)
@@ -372,7 +372,7 @@ func (e playSteps) secretVars(
 		return nil, "", err
 	}
 	vars := authorities.Vars()
-	signing, err := e.keys().signingKeys(ctx, uid, authorities)
+	signing, err := e.signingKeys(ctx, uid, authorities)
 	if err != nil {
 		return nil, "", err
 	}
@@ -388,7 +388,7 @@ func (e playSteps) secretVars(
 	if err := e.registryVars(ctx, uid, outer, vars); err != nil {
 		return nil, "", err
 	}
-	ssh, err := e.SSH().authorities(ctx, uid)
+	ssh, err := e.sshAuthorities(ctx, uid)
 	if err != nil {
 		return nil, "", err
 	}
@@ -420,7 +420,7 @@ func (e playSteps) secretVars(
 
 // ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them. While
 // an authority is changed, its certificate is a bundle of those that are trusted, the one that signs first.
-func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error) {
+func (e Keys) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretPKI)
 	if err != nil {
 		return pki.ClusterPKI{}, err
@@ -435,7 +435,7 @@ func (e Env) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error)
 	if err != nil {
 		return pki.ClusterPKI{}, err
 	}
-	changed, err := e.keys().changedAuthorities(ctx, uid)
+	changed, err := e.changedAuthorities(ctx, uid)
 	return p.With(changed), err
 }
 

@@ -19,10 +19,10 @@ const (
 
 // PullPasswords returns the passwords that are accepted from the nodes of the cluster with that uid: none, one, or two
 // while they are given another one.
-func (e Env) PullPasswords(ctx context.Context, uid string) ([]director.Secret, error) {
+func (e Keys) PullPasswords(ctx context.Context, uid string) ([]director.Secret, error) {
 	var out []director.Secret
 	for _, name := range []string{SecretPull, SecretPullNext} {
-		password, err := e.keys().pullSecret(ctx, uid, name)
+		password, err := e.pullSecret(ctx, uid, name)
 		if err != nil {
 			return nil, err
 		}
@@ -33,7 +33,7 @@ func (e Env) PullPasswords(ctx context.Context, uid string) ([]director.Secret, 
 	return out, nil
 }
 
-func (e keySteps) pullSecret(ctx context.Context, uid, name string) (director.Secret, error) {
+func (e Keys) pullSecret(ctx context.Context, uid, name string) (director.Secret, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, name)
 	if err != nil || sealed == nil {
 		return "", err
@@ -44,7 +44,7 @@ func (e keySteps) pullSecret(ctx context.Context, uid, name string) (director.Se
 
 // pullAuthorization returns the header with which the nodes of the cluster pull: with the next password if there is
 // one. The first call makes the password.
-func (e keySteps) pullAuthorization(ctx context.Context, uid string) (director.Secret, error) {
+func (e Keys) pullAuthorization(ctx context.Context, uid string) (director.Secret, error) {
 	next, err := e.pullSecret(ctx, uid, SecretPullNext)
 	if err != nil {
 		return "", err
@@ -58,7 +58,7 @@ func (e keySteps) pullAuthorization(ctx context.Context, uid string) (director.S
 }
 
 // makePull returns the password of that name, and makes it if there is none. Of two that make one, both get the same.
-func (e keySteps) makePull(ctx context.Context, uid, name string) (director.Secret, error) {
+func (e Keys) makePull(ctx context.Context, uid, name string) (director.Secret, error) {
 	password, err := e.pullSecret(ctx, uid, name)
 	if err != nil || password != "" {
 		return password, err

@@ -9,10 +9,10 @@ import (
 // Read runs the script as root on a machine over SSH and returns what it printed. The machine proves itself with the
 // host key that the director knows; without one it is unavailable. The script has to be one that changes nothing: it
 // may run at any time, and more than once.
-func (e Env) Read(ctx context.Context, m director.Machine, script string) (string, error) {
-	key, err := e.keys().adoptedKey(ctx, m.ID)
+func (a SSHAccess) Read(ctx context.Context, m director.Machine, script string) (string, error) {
+	key, err := a.adoptedKey(ctx, m.ID)
 	if err == nil && key == "" {
-		known, kerr := e.KnownHostKey(ctx, m.ID)
+		known, kerr := a.KnownHostKey(ctx, m.ID)
 		key, err = known.Public, kerr
 	}
 	if err != nil {
@@ -21,7 +21,7 @@ func (e Env) Read(ctx context.Context, m director.Machine, script string) (strin
 	if key == "" {
 		return "", director.Errorf(director.KindUnavailable, "steps.read", "%s has no host key yet", m.Name)
 	}
-	return sshNodes{login: e.SSH().Machine}.output(ctx, m, key, script)
+	return sshNodes{login: a.Machine}.output(ctx, m, key, script)
 }
 
 // output runs the script with sudo and returns what it printed.

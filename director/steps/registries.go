@@ -47,7 +47,7 @@ func registriesOf(f step.Facts) string {
 
 // registryVars adds the headers that nodes show to the director's registry and to outer ones to the variables of a run.
 func (e playSteps) registryVars(ctx context.Context, uid string, outer []step.Registry, vars map[string]string) error {
-	pull, err := e.keys().pullAuthorization(ctx, uid)
+	pull, err := e.pullAuthorization(ctx, uid)
 	if err != nil {
 		return err
 	}

@@ -33,7 +33,7 @@ func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool,
 	if !e.past().outlived(r) {
 		return false, nil
 	}
-	if key, err := e.keys().adoptedKey(ctx, machine); err != nil || key != "" {
+	if key, err := e.adoptedKey(ctx, machine); err != nil || key != "" {
 		return false, err
 	}
 	key, err := e.KnownHostKey(ctx, machine)
@@ -46,7 +46,7 @@ func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool,
 // is made again. Others are left to a person. It returns mismatch for a VM that the director has met before, or that
 // others have made: then another host answers. It may be cut off and called again, after vmEnsure.
 func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismatch error) error {
-	if adopted, err := e.keys().adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
+	if adopted, err := e.adoptedKey(ctx, p.Machine.ID); err != nil || adopted != "" {
 		return cmp.Or(err, mismatch)
 	}
 	key, err := e.KnownHostKey(ctx, p.Machine.ID)
@@ -100,7 +100,7 @@ func (e vmSteps) vouched(ctx context.Context, r plan.Run, m plan.MachineSpec, ce
 	if err != nil {
 		return false, err
 	}
-	err = e.keys().takeVouched(ctx, uid, m.ID, certificate)
+	err = e.takeVouched(ctx, uid, m.ID, certificate)
 	if err != nil && director.KindOf(err) == director.KindConflict {
 		r.Note(ctx, "the certificate that "+m.Name+" shows is not accepted: "+err.Error())
 		return false, nil

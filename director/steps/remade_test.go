@@ -207,7 +207,7 @@ func (tt fromAfter) boot(t *testing.T) {
 	}
 	w.env.Nodes = nodes
 	former := w.formerVM(t)
-	keys := keyring{w.env.Secrets, w.env.Sealer}
+	keys := keyring(w.env.Keys)
 	if tt.given || tt.met {
 		if _, err := keys.ensure(t.Context(), "m1", SecretHostKey); err != nil {
 			t.Fatal(err)
@@ -312,7 +312,7 @@ func newRestoredWorld(t *testing.T, cluster members, made time.Time) restoredWor
 func (w restoredWorld) signed(t *testing.T) string {
 	t.Helper()
 	former := w.env // the authority is in the bundle
-	err := keyring{former.Secrets, former.Sealer}.set(
+	err := keyring(former.Keys).set(
 		t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: *w.lost},
 	)
 	if err != nil {
@@ -399,7 +399,7 @@ func (j joined) SetNode(_ context.Context, p step.NodeParams) error {
 func TestClusterGetsTheHostKeysOfItsNodes(t *testing.T) {
 	t.Parallel()
 	w := newRestoredWorld(t, members{}, madeAt())
-	keys := keyring{w.env.Secrets, w.env.Sealer}
+	keys := keyring(w.env.Keys)
 	hostKey := otherKey(t)
 	if err := keys.set(t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: hostKey}); err != nil {
 		t.Fatal(err)

@@ -35,7 +35,7 @@ type stagedSnapshot struct {
 // restoreStage lays the snapshot of the backup on a master. Nothing there uses it yet.
 func (e backupSteps) restoreStage(ctx context.Context, r plan.Run, p step.RestoreParams) error {
 	m := p.Machine.Row()
-	key, _, err := e.keys().nodeKey(ctx, m.ID)
+	key, _, err := e.nodeKey(ctx, m.ID)
 	if err != nil {
 		return err
 	}

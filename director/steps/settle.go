@@ -14,7 +14,7 @@ import (
 // contact looks how far the machine's first boot is, and returns its public host key. At the first contact the machine
 // makes a host key of its own: the one that it was given lies in its seed, where others can read it.
 func (e vmSteps) contact(ctx context.Context, m director.Machine) (result, hostKey string, adopted bool, err error) {
-	if hostKey, err = e.keys().adoptedKey(ctx, m.ID); err != nil {
+	if hostKey, err = e.adoptedKey(ctx, m.ID); err != nil {
 		return "", "", false, err
 	}
 	if adopted = hostKey != ""; !adopted {
@@ -30,7 +30,7 @@ func (e vmSteps) contact(ctx context.Context, m director.Machine) (result, hostK
 // keeps the public part alone, first as the next one: until the machine has shown it, both are accepted. So it can be
 // killed at any line.
 func (e vmSteps) ownHostKey(ctx context.Context, m director.Machine) (string, error) {
-	keys := keyring{e.Secrets, e.Sealer}
+	keys := keyring(e.Keys)
 	given, err := keys.ensure(ctx, m.ID, SecretHostKey)
 	if err != nil {
 		return "", err
@@ -52,7 +52,7 @@ func (e vmSteps) ownHostKey(ctx context.Context, m director.Machine) (string, er
 			return "", err
 		}
 	}
-	certificate, err := e.keys().hostCertificate(ctx, m.ID, string(next))
+	certificate, err := e.hostCertificate(ctx, m.ID, string(next))
 	if err != nil {
 		return "", err
 	}

@@ -15,16 +15,16 @@ const SecretSigning = "signing-keys"
 
 // SigningKeys returns the names of the keys of the cluster for service account tokens, the one that signs first, and of
 // those that it had. Errors: not_found before a plan made them.
-func (e Env) SigningKeys(ctx context.Context, uid string) (keys, former []string, err error) {
+func (e Keys) SigningKeys(ctx context.Context, uid string) (keys, former []string, err error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, nil, err
 	}
-	k, err := e.keys().signingKeys(ctx, uid, authorities)
+	k, err := e.signingKeys(ctx, uid, authorities)
 	return k.Names(), k.Former, err
 }
 
-func (e keySteps) signingKeys(ctx context.Context, uid string, authorities pki.ClusterPKI) (pki.SigningKeys, error) {
+func (e Keys) signingKeys(ctx context.Context, uid string, authorities pki.ClusterPKI) (pki.SigningKeys, error) {
 	sealed, err := e.Secrets.Secret(ctx, uid, SecretSigning)
 	if err != nil {
 		return pki.SigningKeys{}, err

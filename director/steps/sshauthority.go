@@ -43,14 +43,14 @@ func (s sshAuthorities) public() string {
 	return lines.String()
 }
 
-// authorities returns the authorities of the cluster with that uid, and makes the first at the first call.
-func (a SSHAccess) authorities(ctx context.Context, uid string) (sshAuthorities, error) {
-	plain, err := a.keys().read(ctx, uid, secretSSHAuthorities)
+// sshAuthorities returns the SSH authorities of the cluster with that uid, and makes the first at the first call.
+func (e Keys) sshAuthorities(ctx context.Context, uid string) (sshAuthorities, error) {
+	plain, err := keyring(e).read(ctx, uid, secretSSHAuthorities)
 	if err != nil {
 		return sshAuthorities{}, err
 	}
 	if plain == nil {
-		key, err := a.keys().ensure(ctx, uid, SecretSSHAuthority)
+		key, err := keyring(e).ensure(ctx, uid, SecretSSHAuthority)
 		return sshAuthorities{pki.Ring[namedSSHAuthority]{
 			Keys: []namedSSHAuthority{{Name: "key1", storedKey: stored(key)}},
 		}}, err
@@ -71,15 +71,14 @@ func stored(key cloudinit.HostKey) storedKey {
 
 // SSHAuthorities returns the names of the SSH authorities of the cluster, the one that signs first, and of those that
 // it had.
-func (e Env) SSHAuthorities(ctx context.Context, uid string) (keys, former []string, err error) {
-	s, err := e.SSH().authorities(ctx, uid)
+func (e Keys) SSHAuthorities(ctx context.Context, uid string) (keys, former []string, err error) {
+	s, err := e.sshAuthorities(ctx, uid)
 	return s.Names(), s.Former, err
 }
 
 // changeSSHAuthority changes the SSH authorities that the director gives to nodes, and the one that it logs in by.
 func (e keySteps) changeSSHAuthority(ctx context.Context, _ plan.Run, p step.SigningParams) error {
-	access := e.SSH()
-	s, err := access.authorities(ctx, p.UID)
+	s, err := e.sshAuthorities(ctx, p.UID)
 	if err != nil {
 		return err
 	}
@@ -103,9 +102,9 @@ func (e keySteps) changeSSHAuthority(ctx context.Context, _ plan.Run, p step.Sig
 	if err != nil {
 		return err
 	}
-	err = access.keys().write(ctx, p.UID, secretSSHAuthorities, plain)
+	err = keyring(e.Keys).write(ctx, p.UID, secretSSHAuthorities, plain)
 	if err == nil && p.Do == step.SigningDrop {
-		err = access.keys().write(ctx, p.UID, SecretSSHAuthority, nil) // the first one is forgotten too
+		err = keyring(e.Keys).write(ctx, p.UID, SecretSSHAuthority, nil) // the first one is forgotten too
 	}
 	return err
 }

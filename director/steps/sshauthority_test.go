@@ -52,7 +52,7 @@ func TestSSHAuthorityChanges(t *testing.T) {
 			}
 		}
 		opens("before the node has the file of "+string(stage.do), env, true)
-		s, err := env.SSH().authorities(t.Context(), "c1")
+		s, err := env.sshAuthorities(t.Context(), "c1")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestSSHAuthorityChanges(t *testing.T) {
 	if err := env.keys().changeSSHAuthority(t.Context(), plan.Run{}, p); director.KindOf(err) != director.KindConflict {
 		t.Errorf("an authority that is gone: %v", err)
 	}
-	secrets, err := env.SSH().Keys(t.Context(), "c1")
+	secrets, err := env.SSH().PrivateKeys(t.Context(), "c1")
 	if err != nil || len(secrets) != 1 {
 		t.Errorf("%d lasting keys, %v", len(secrets), err)
 	}

@@ -251,7 +251,7 @@ func TestCertificatesOpenOneNode(t *testing.T) {
 func TestFormerKey(t *testing.T) {
 	t.Parallel()
 	env := sshEnv(t)
-	old, err := keyring{env.Secrets, env.Sealer}.ensure(t.Context(), "d1", SecretSSH)
+	old, err := keyring(env.Keys).ensure(t.Context(), "d1", SecretSSH)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -367,7 +367,7 @@ func TestHostKeyIsRotated(t *testing.T) {
 				t.Errorf("the node still shows the key of its seed: %v", err)
 			}
 			n.wantCertificate(t, env, own)
-			if key, _, err := env.keys().nodeKey(t.Context(), "m1"); key != own || err != nil {
+			if key, _, err := env.nodeKey(t.Context(), "m1"); key != own || err != nil {
 				t.Errorf("known_hosts gets %s: %v", key, err)
 			}
 			if left, err := filepath.Glob(
@@ -446,7 +446,7 @@ func TestRotationSeesAnotherHost(t *testing.T) {
 	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("before the rotation: %v", err)
 	}
-	if err := (keyring{env.Secrets, env.Sealer}).write(
+	if err := keyring(env.Keys).write(
 		t.Context(), "m1", SecretNextHostKey, []byte(otherKey(t)),
 	); err != nil {
 		t.Fatal(err)
@@ -472,16 +472,16 @@ func otherKey(t *testing.T) string {
 func TestSeedOfTheNextVM(t *testing.T) {
 	t.Parallel()
 	env := sshEnv(t)
-	if err := (keyring{
-		env.Secrets, env.Sealer,
-	}).set(t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)}); err != nil {
+	if err := keyring(env.Keys).set(
+		t.Context(), "m1", SecretHostKey, cloudinit.HostKey{Public: otherKey(t)},
+	); err != nil {
 		t.Fatal(err)
 	}
 	spec, err := (vmSteps{env}).vmSpec(t.Context(), "c1", localMachine("m1"))
 	if err != nil || !spec.Seed.Empty() {
 		t.Fatalf("a VM that has booted is given a seed, or %v", err)
 	}
-	if err := (vmSteps{env}).disown(t.Context(), "m1"); err != nil {
+	if err := env.disown(t.Context(), "m1"); err != nil {
 		t.Fatal(err)
 	}
 	if spec, err = (vmSteps{env}).vmSpec(t.Context(), "c1", localMachine("m1")); err != nil || spec.Seed.Empty() {

@@ -29,13 +29,15 @@ const loginTime = 20 * time.Second
 
 // Terminal logs in to the machine for the person and starts a shell. The machine's host key must be the one that the
 // director knows: conflict otherwise. Errors: unavailable if the machine cannot be reached.
-func (e Env) Terminal(ctx context.Context, m director.Machine, person string, cols, rows int) (*Terminal, error) {
-	key, _, err := e.keys().nodeKey(ctx, m.ID)
+func (a SSHAccess) Terminal(
+	ctx context.Context, m director.Machine, person string, cols, rows int,
+) (*Terminal, error) {
+	key, _, err := a.nodeKey(ctx, m.ID)
 	if err != nil {
 		return nil, err
 	}
 	login := func(ctx context.Context, m director.Machine) ([]ssh.Signer, error) {
-		return e.SSH().Person(ctx, m, person)
+		return a.Person(ctx, m, person)
 	}
 	return sshNodes{login: login}.terminal(ctx, m, key, cols, rows)
 }

@@ -62,7 +62,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 			return err
 		}
 		if p.Appliance == nil { // no one logs in to the VM of a director
-			if err := e.SSH().trusted(ctx, p.Machine.ID, trust{Cluster: uid}); err != nil {
+			if err := e.trusted(ctx, p.Machine.ID, trust{Cluster: uid}); err != nil {
 				return err
 			}
 		}
@@ -92,7 +92,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 func (e vmSteps) present(
 	ctx context.Context, b hypervisor.Backend, s hypervisor.Spec, have []hypervisor.VM,
 ) (hypervisor.VM, error) {
-	adopted, err := e.keys().adoptedKey(ctx, s.Key.Machine)
+	adopted, err := e.adoptedKey(ctx, s.Key.Machine)
 	if err != nil {
 		return hypervisor.VM{}, err
 	}
@@ -236,7 +236,7 @@ func (e vmSteps) nodeSeed(
 	if err != nil || key.Private == "" { // it has booted, and its seed is not wanted any more
 		return hypervisor.Seed{}, err
 	}
-	ca, err := e.SSH().Guest(ctx, uid, m.ID)
+	ca, err := e.Guest(ctx, uid, m.ID)
 	if err != nil {
 		return hypervisor.Seed{}, err
 	}
@@ -288,13 +288,13 @@ func routesOf(routes []model.Route) []hypervisor.Route {
 
 // HostKey returns the SSH host key of the machine, and makes it at the first call. A machine that has made its own has
 // told the public part alone. It is safe to call concurrently.
-func (e Env) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
-	return keyring{e.Secrets, e.Sealer}.ensure(ctx, machine, SecretHostKey)
+func (e Keys) HostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
+	return keyring(e).ensure(ctx, machine, SecretHostKey)
 }
 
 // KnownHostKey returns the machine's SSH host key if there is one, and an empty one before HostKey has made it.
-func (e Env) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
-	return keyring{e.Secrets, e.Sealer}.known(ctx, machine, SecretHostKey)
+func (e Keys) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostKey, error) {
+	return keyring(e).known(ctx, machine, SecretHostKey)
 }
 
 // vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM made by others is

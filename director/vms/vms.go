@@ -30,7 +30,7 @@ type Clusters interface {
 	Cluster(ctx context.Context, uid, name, endpoint string) (steps.API, error)
 }
 
-// HostKeys keeps the SSH host keys of machines. steps.Env implements it.
+// HostKeys keeps the SSH host keys of machines. steps.Keys implements it.
 type HostKeys interface {
 	// LearnHostKey takes the host key of the machine that its cluster has with the director's signature; conflict if it
 	// has none.
