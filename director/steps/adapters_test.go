@@ -60,7 +60,7 @@ func TestAdaptersOfASpec(t *testing.T) {
 		Installation: Installation{Director: "d1", Now: time.Now},
 		Clusters:     Clusters{Keys: Keys{Secrets: vault{}, Sealer: box}},
 	}
-	spec, err := vmSteps{env}.vmSpec(t.Context(), "c1", adapters())
+	spec, err := env.vms().vmSpec(t.Context(), "c1", adapters())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +105,7 @@ func TestAdaptersOfASpec(t *testing.T) {
 	}
 	broken := adapters()
 	broken.Machine.NICs = nil
-	_, err = vmSteps{env}.vmSpec(t.Context(), "c1", broken)
+	_, err = env.vms().vmSpec(t.Context(), "c1", broken)
 	if director.KindOf(err) != director.KindInternal || director.HintOf(err) == "" {
 		t.Errorf("adapters without addresses: %v", err)
 	}

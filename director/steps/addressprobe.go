@@ -30,7 +30,7 @@ const (
 // are the MACs that the ledger knows: what the kernel remembers of a machine that has just been deleted is no sighting.
 // It is a best effort in bounded time: a host that drops packets is seen only on a network that the director is on
 // itself.
-func (e Env) Look(ctx context.Context, machines []director.Machine, ours map[string]bool) AddressProbe {
+func (e Machines) Look(ctx context.Context, machines []director.Machine, ours map[string]bool) AddressProbe {
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	probe := AddressProbe{Taken: map[string]string{}, ARP: map[string]bool{}}

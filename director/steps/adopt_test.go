@@ -122,7 +122,7 @@ func TestAdoptedVM(t *testing.T) {
 			MAC: "52:54:00:00:00:01",
 		}, DataDisk: model.GiB, Persist: []string{"/var/lib/etcd"},
 	}
-	adopt := func() error { return vmSteps{env}.vmAdopt(t.Context(), r, step.AdoptParams{VMParams: p, HostKey: key}) }
+	adopt := func() error { return env.vms().vmAdopt(t.Context(), r, step.AdoptParams{VMParams: p, HostKey: key}) }
 
 	if o := plan.OutcomeOf(
 		adopt(),
@@ -135,7 +135,7 @@ func TestAdoptedVM(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := (vmSteps{env}).vmBoot(
+	if err := env.vms().vmBoot(
 		t.Context(), r, p,
 	); err != nil || !strings.Contains(script, "persist /var/lib/etcd") || ledger.id["m1"] != string(id) {
 		t.Fatalf("the VM %v was prepared with %q: %v", ledger.id, script, err)
@@ -147,7 +147,7 @@ func TestAdoptedVM(t *testing.T) {
 		t.Fatal(err)
 	}
 	p.Network.CIDR, p.Machine.CPUs, p.Machine.Memory = prefix, 2, 1<<32
-	if err := (vmSteps{env}).vmEnsure(t.Context(), r, p); err != nil {
+	if err := env.vms().vmEnsure(t.Context(), r, p); err != nil {
 		t.Fatal(err)
 	}
 	vm, err := back.Get(t.Context(), id)
@@ -156,13 +156,13 @@ func TestAdoptedVM(t *testing.T) {
 	}); err != nil || vm.Power != hypervisor.PowerOn || !cmp.Equal(vm.Stamp, want) {
 		t.Errorf("it is not switched on as it is: %+v, %v", vm, err)
 	}
-	if err := (vmSteps{env}).vmRemove(t.Context(), r, p); err != nil {
+	if err := env.vms().vmRemove(t.Context(), r, p); err != nil {
 		t.Fatal(err)
 	}
 	if got, adopted, err := env.nodeKey(t.Context(), "m1"); got == key || got == "" || adopted || err != nil {
 		t.Errorf("the next VM would have the key %q, %t, %v", got, adopted, err)
 	}
-	if err := (vmSteps{env}).vmBoot(
+	if err := env.vms().vmBoot(
 		t.Context(), r, p,
 	); director.KindOf(err) != director.KindConflict || !strings.Contains(director.HintOf(err), "--host-key") {
 		t.Errorf("another host key than the known one: %v", err)

@@ -177,11 +177,11 @@ func (e Keys) SetConsulAgents(ctx context.Context, uid string, a *director.Consu
 
 // agentFiles returns what a machine is told of its agent of Consul at its first boot: no secret. The role consul_agent
 // finds the same there. A plan without facts, as those of a deletion are, has no agents.
-func (e consulSteps) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error) {
+func agentFiles(cache *factsCache, r plan.Run, m plan.MachineSpec) ([]cloudinit.File, error) {
 	if r.Plan == nil || len(r.Plan.Facts) == 0 {
 		return nil, nil
 	}
-	facts, err := e.facts.of(r.Plan)
+	facts, err := cache.of(r.Plan)
 	if err != nil {
 		return nil, plan.Abort(err)
 	}
@@ -197,7 +197,7 @@ func (e consulSteps) agentFiles(r plan.Run, m plan.MachineSpec) ([]cloudinit.Fil
 }
 
 // agentVars adds the secrets of the agents of Consul to the variables of a run.
-func (e consulSteps) agentVars(ctx context.Context, uid string, vars map[string]string) error {
+func (e playSteps) agentVars(ctx context.Context, uid string, vars map[string]string) error {
 	agents, known, err := e.ConsulAgents(ctx, uid)
 	if err != nil || !known {
 		return err

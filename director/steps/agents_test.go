@@ -116,7 +116,7 @@ func TestConsulAgents(t *testing.T) {
 		t.Errorf("settled is %+v", settled)
 	}
 	vars := map[string]string{}
-	if err := a.env.consul().agentVars(t.Context(), "u1", vars); err != nil {
+	if err := a.env.plays().agentVars(t.Context(), "u1", vars); err != nil {
 		t.Fatal(err)
 	}
 	if !strings.Contains(vars["consul_agent_tokens"], `"w1":"`+renewed.Tokens["w1"].Secret.Reveal()) ||
@@ -175,11 +175,11 @@ func TestAgentFilesAtBoot(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		files, err := env.consul().agentFiles(r, p.Machine)
+		files, err := agentFiles(env.facts, r, p.Machine)
 		if err != nil {
 			t.Fatal(err)
 		}
-		spec, err := vmSteps{env}.vmSpec(t.Context(), "c1", p, files...)
+		spec, err := env.vms().vmSpec(t.Context(), "c1", p, files...)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -40,7 +40,7 @@ func (e keySteps) authorityAgree(ctx context.Context, r plan.Run, p step.AgreePa
 		old, err = api.OldTrust(ctx, a.published, a.begun, p.Away)
 		return "", err
 	}
-	if err := kubeSteps(e).await(ctx, r, p.UID, p.Cluster, p.Endpoint, look); err != nil {
+	if err := e.await(ctx, r, p.UID, p.Cluster, p.Endpoint, look); err != nil {
 		return err
 	}
 	retry := "directorctl retry " + r.Plan.ID

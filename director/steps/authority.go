@@ -15,9 +15,12 @@ import (
 const SecretAuthorities = "authorities"
 
 // keySteps change the keys, certificates and authorities of clusters and their nodes.
-type keySteps struct{ Env }
-
-func (e Env) keys() keySteps { return keySteps{e} }
+type keySteps struct {
+	Clusters
+	Suppliers
+	Journal Journal
+	facts   *factsCache
+}
 
 // Authorities returns the names of the authorities of the cluster by purpose (cluster, etcd, front-proxy): those that
 // are trusted, the one that signs first, and those that were. Errors: not_found before a plan made them.

@@ -48,9 +48,12 @@ type Transfer interface {
 }
 
 // backupSteps make backups of clusters, restore them, and try them in drills.
-type backupSteps struct{ Env }
-
-func (e Env) backup() backupSteps { return backupSteps{e} }
+type backupSteps struct {
+	Installation
+	Keys
+	BackupTargets
+	facts *factsCache
+}
 
 // Stream implements Transfer.
 func (s sshNodes) Stream(

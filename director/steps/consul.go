@@ -35,9 +35,11 @@ type Registrar interface {
 }
 
 // consulSteps register clusters in Consuls, and install the agents of nodes.
-type consulSteps struct{ Env }
-
-func (e Env) consul() consulSteps { return consulSteps{e} }
+type consulSteps struct {
+	Keys
+	Registrar Registrar
+	facts     *factsCache
+}
 
 // consulRegister writes the entries of a cluster that has just come up.
 func (e consulSteps) consulRegister(ctx context.Context, r plan.Run, p step.ConsulParams) error {

@@ -103,16 +103,18 @@ func decodeFirstBoot(machine string, plain []byte) (FirstBoot, error) {
 
 // told returns what the machine is told at its first boot, and makes it at the first call. It has no hash once the
 // machine has booted. It is safe to call concurrently.
-func (e Env) told(ctx context.Context, m plan.MachineSpec, d model.Director) (FirstBoot, error) {
-	if f, err := e.knownFirstBoot(ctx, m.ID); err != nil || f.Certificate != "" {
+func (a Appliances) told(
+	ctx context.Context, keys Keys, m plan.MachineSpec, d model.Director,
+) (FirstBoot, error) {
+	if f, err := keys.knownFirstBoot(ctx, m.ID); err != nil || f.Certificate != "" {
 		return f, err
 	}
-	if e.Directors == nil {
+	if a.Directors == nil {
 		return FirstBoot{}, director.Errorf(
 			director.KindInternal, "steps.first_boot", "this director makes no VMs of directors",
 		)
 	}
-	f, err := e.Directors.FirstBoot(ctx, m.Cluster, d)
+	f, err := a.Directors.FirstBoot(ctx, m.Cluster, d)
 	if err != nil {
 		return FirstBoot{}, err
 	}
@@ -125,7 +127,7 @@ func (e Env) told(ctx context.Context, m plan.MachineSpec, d model.Director) (Fi
 	}
 	plain, err := json.Marshal(storedFirstBoot{f.PasswordHash.Reveal(), f.Certificate, f.Key.Reveal()})
 	if err == nil {
-		plain, err = keyring(e.Keys).add(ctx, m.ID, SecretFirstBoot, plain)
+		plain, err = keyring(keys).add(ctx, m.ID, SecretFirstBoot, plain)
 	}
 	if err != nil {
 		return FirstBoot{}, err
@@ -150,7 +152,7 @@ func ownCertificate(m plan.MachineSpec, d model.Director) (pki.Pair, error) {
 // front of the disk is told nothing but which machine it is.
 func (e vmSteps) applianceSeed(ctx context.Context, p step.VMParams, nic hypervisor.NIC) (hypervisor.Seed, error) {
 	d := *p.Appliance
-	f, err := e.told(ctx, p.Machine, d)
+	f, err := e.told(ctx, e.Keys, p.Machine, d)
 	if err != nil {
 		return hypervisor.Seed{}, err
 	}

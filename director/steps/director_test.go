@@ -141,7 +141,7 @@ func newDirectorVM(t *testing.T, c *cutter) (Env, frail, step.VMParams, step.Dir
 // makeDirector runs the steps that make a director's VM, as often as the hypervisor asks for it.
 func makeDirector(t *testing.T, env Env, p step.VMParams, d step.DirectorParams) error {
 	t.Helper()
-	s := directorSteps{vmSteps{env}}
+	s := directorSteps{env.vms()}
 	r := plan.Run{Note: func(context.Context, string) {}, Plan: &plan.Plan{ID: "p1"}}
 	err := s.vmEnsure(t.Context(), r, p)
 	for plan.OutcomeOf(err).Kind == plan.NotReady {
@@ -203,7 +203,7 @@ func TestDirectorThatIsNotReady(t *testing.T) {
 	env.Ring = func(context.Context, director.Machine, string, string) error {
 		return director.Errorf(director.KindUnavailable, "test", "status 503")
 	}
-	s := directorSteps{vmSteps{env}}
+	s := directorSteps{env.vms()}
 	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
 	defer cancel()
 	r := plan.Run{Note: func(context.Context, string) {}}

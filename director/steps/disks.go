@@ -26,9 +26,12 @@ type Disks interface {
 }
 
 // diskSteps do what concerns the disks of VMs: those that outlive them, and their copies.
-type diskSteps struct{ vmSteps }
+type diskSteps struct {
+	Installation
+	Machines
+}
 
-func (e vmSteps) disk() diskSteps { return diskSteps{e} }
+func (e vmSteps) disk() diskSteps { return diskSteps{e.Installation, e.Machines} }
 
 // takeDisk makes the kept disk that the plan names the machine's, before a VM is made with it.
 func (e diskSteps) takeDisk(ctx context.Context, p step.VMParams) error {

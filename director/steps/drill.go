@@ -11,6 +11,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup"
+	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -24,7 +25,7 @@ func (e backupSteps) drillKeys(ctx context.Context, r plan.Run, p step.DrillPara
 		return err
 	}
 	own := director.DrillUID(p.UID)
-	if err := e.keys().clusterPKI(ctx, r, step.ClusterParams{UID: own, Name: p.Cluster}); err != nil {
+	if err := e.ensurePKI(ctx, own, func() (pki.ClusterPKI, error) { return pki.NewCluster(p.Cluster) }); err != nil {
 		return err
 	}
 	keys, err := e.ClusterEncryptionKeys(ctx, p.UID)
@@ -120,11 +121,11 @@ func (e backupSteps) drillEnd(ctx context.Context, r plan.Run, p step.DrillParam
 }
 
 // awaitDrill has a step wait while a restore drill of the cluster has a VM.
-func (e backupSteps) awaitDrill(ctx context.Context, uid string) error {
-	if e.Backups == nil {
+func awaitDrill(ctx context.Context, backups Backups, uid string) error {
+	if backups == nil {
 		return nil
 	}
-	vm, err := e.Backups.DrillLives(ctx, uid)
+	vm, err := backups.DrillLives(ctx, uid)
 	if err != nil || vm == "" {
 		return err
 	}

@@ -32,6 +32,32 @@ type Env struct {
 	facts *factsCache // of the plans that run; nil outside of Handlers
 }
 
+// The kinds of steps, each with the topics that it needs.
+
+func (e Env) vms() vmSteps {
+	return vmSteps{e.Installation, e.Clusters, e.Machines, e.Appliances, e.facts}
+}
+
+func (e Env) kube() kubeSteps { return kubeSteps{e.Installation, e.Clusters, e.Backups} }
+
+func (e Env) keys() keySteps { return keySteps{e.Clusters, e.Suppliers, e.Journal, e.facts} }
+
+func (e Env) sources() sourceSteps { return sourceSteps{e.Installation, e.Machines, e.Sources} }
+
+func (e Env) releases() releaseSteps { return releaseSteps{e.Installation, e.Sources, e.Registry} }
+
+func (e Env) plays() playSteps {
+	return playSteps{e.releases(), e.Clusters, e.Playbooks, e.Suppliers, e.facts}
+}
+
+func (e Env) backup() backupSteps {
+	return backupSteps{e.Installation, e.Keys, e.BackupTargets, e.facts}
+}
+
+func (e Env) consul() consulSteps { return consulSteps{e.Keys, e.Registrar, e.facts} }
+
+func (e Env) hooks() hookSteps { return hookSteps{e.Installation, e.Hooks} }
+
 // Installation is the director itself.
 type Installation struct {
 	Director string // its id, which is in the stamps of its VMs

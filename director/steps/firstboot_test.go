@@ -120,7 +120,7 @@ func TestFirstBoot(t *testing.T) {
 				Attempt: max(tt.attempt, 1), Note: func(_ context.Context, text string) { notes = append(notes, text) },
 			}
 			p := step.VMParams{Machine: plan.MachineSpec{Name: "w"}, VM: vm}
-			err := (vmSteps{env}).firstBoot(t.Context(), r, p, "", false)
+			err := env.vms().firstBoot(t.Context(), r, p, "", false)
 			if len(tt.want) == 0 && err != nil {
 				t.Fatal(err)
 			}
@@ -138,7 +138,7 @@ func TestFirstBoot(t *testing.T) {
 			}
 			tt.guest.reports = []cloudinit.Report{{Scripts: []cloudinit.ScriptResult{bad}}}
 			tt.guest.ill = 0
-			if err := (vmSteps{env}).firstBoot(t.Context(), r, p, "", true); err != nil {
+			if err := env.vms().firstBoot(t.Context(), r, p, "", true); err != nil {
 				t.Errorf("a VM made by others was asked for scripts: %v", err)
 			}
 		})

@@ -20,8 +20,14 @@ type Hooks interface {
 // hookPatience is how often an answer is looked for that came between two looks; usually the answer wakes the step.
 const hookPatience = 5 * time.Second
 
+// hookSteps tell and ask hooks.
+type hookSteps struct {
+	Installation
+	Hooks Hooks
+}
+
 // hookAsk tells a hook by succeeding, or asks it by not being ready, until the answer or the deadline.
-func (e Env) hookAsk(ctx context.Context, r plan.Run, p step.HookParams) error {
+func (e hookSteps) hookAsk(ctx context.Context, r plan.Run, p step.HookParams) error {
 	if !p.Blocks() {
 		return nil
 	}

@@ -48,7 +48,7 @@ func KeysDigest(discovery, jwks []byte) string {
 
 // issuerVars adds what masters accept tokens of the director with, and returns its digest. It is not secret, but of the
 // moment: a plan that has waited gets the keys of today.
-func (e keySteps) issuerVars(ctx context.Context, uid string, vars map[string]string) (string, error) {
+func (e playSteps) issuerVars(ctx context.Context, uid string, vars map[string]string) (string, error) {
 	if e.Issuer == nil {
 		return "", nil
 	}
@@ -67,7 +67,7 @@ func (e keySteps) issuerVars(ctx context.Context, uid string, vars map[string]st
 
 // issuerCert returns the certificate for 127.0.0.1 on the cluster's masters, followed by the authority that signed it
 // and has no key any more. It is made, and made again a year before it ends.
-func (e keySteps) issuerCert(ctx context.Context, uid string) (pki.Pair, error) {
+func (e playSteps) issuerCert(ctx context.Context, uid string) (pki.Pair, error) {
 	type stored struct {
 		Cert string `json:"cert"`
 		Key  string `json:"key"`
@@ -126,7 +126,7 @@ func unsealJSON[T any](s pki.Sealer, owner, name string, sealed []byte) (T, erro
 }
 
 // noteKeys records which keys the masters have after a playbook has brought them.
-func (e keySteps) noteKeys(ctx context.Context, uid string, p step.PlayParams, digest string) error {
+func (e playSteps) noteKeys(ctx context.Context, uid string, p step.PlayParams, digest string) error {
 	if e.Access == nil || digest == "" {
 		return nil
 	}

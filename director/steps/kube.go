@@ -14,6 +14,13 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
+// kubeSteps look at a cluster through its API, and record what it is.
+type kubeSteps struct {
+	Installation
+	Clusters
+	Backups Backups
+}
+
 // kubeReady waits until every node of the cluster is Ready and everything in kube-system runs, seen from the director
 // through the API.
 func (e kubeSteps) kubeReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
@@ -75,10 +82,27 @@ func (e kubeSteps) nodeLeft(ctx context.Context, r plan.Run, p step.NodeParams) 
 	return e.Records.SetNode(ctx, p)
 }
 
+// clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see
+// members.
+func (e kubeSteps) clusterReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+	var err error
+	if p.Nodes, err = e.members(ctx, r, p); err != nil {
+		return err
+	}
+	return e.Records.ClusterInstalled(ctx, p, e.Now())
+}
+
+func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
+	if err := awaitDrill(ctx, e.Backups, p.UID); err != nil {
+		return err
+	}
+	return e.Records.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
+}
+
 // await asks the cluster every second until missing says "", and tells what it waits for. A cluster that does not
 // answer is asked again. One that does not accept our certificate is asked again with a new one; if it does not accept
 // that either, the wait is over.
-func (e kubeSteps) await(
+func (e Clusters) await(
 	ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error),
 ) error {
 	client, err := e.Cluster(ctx, uid, cluster, endpoint)
@@ -173,7 +197,7 @@ func credentialLife(ctx context.Context) time.Duration {
 
 // Cluster connects to a cluster as the director. Its certificate is good for longer than ctx has time, and for ten
 // minutes if ctx has no deadline.
-func (e Env) Cluster(ctx context.Context, uid, name, endpoint string) (API, error) {
+func (e Clusters) Cluster(ctx context.Context, uid, name, endpoint string) (API, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, err

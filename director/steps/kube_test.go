@@ -90,7 +90,7 @@ func TestWaitsDoNotOutliveTheirCertificate(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), long)
 		defer cancel()
 		deadline, _ := ctx.Deadline()
-		err := (kubeSteps{env}).await(ctx, quietRun(), "u", "demo", "127.0.0.1:6443", func(
+		err := env.kube().await(ctx, quietRun(), "u", "demo", "127.0.0.1:6443", func(
 			context.Context, API,
 		) (string, error) {
 			return "", nil
@@ -126,7 +126,7 @@ func TestWaitConnectsAgainWhenRefused(t *testing.T) {
 				connected++
 				return refusing{err: tt.apis[connected-1]}, nil
 			})
-			err := (kubeSteps{env}).await(t.Context(), quietRun(), "u", "demo", "127.0.0.1:6443", func(
+			err := env.kube().await(t.Context(), quietRun(), "u", "demo", "127.0.0.1:6443", func(
 				ctx context.Context, a API,
 			) (string, error) {
 				_, err := a.RollingOut(ctx)

@@ -23,13 +23,17 @@ import (
 // SecretToken is the bootstrap token that a cluster's nodes join with.
 const SecretToken = "bootstrap-token"
 
-// playSteps run playbooks.
-type playSteps struct{ Env }
-
-func (e Env) plays() playSteps { return playSteps{e} }
+// playSteps run playbooks, and render what they read.
+type playSteps struct {
+	releaseSteps
+	Clusters
+	Playbooks
+	Suppliers
+	facts *factsCache
+}
 
 func (e playSteps) play(ctx context.Context, r plan.Run, p step.PlayParams) error {
-	if err := e.sources().pushAgain(ctx, r); err != nil {
+	if err := e.pushAgain(ctx, r); err != nil {
 		return err
 	}
 	run, digest, err := e.preparePlay(ctx, r, p)
@@ -41,7 +45,7 @@ func (e playSteps) play(ctx context.Context, r plan.Run, p step.PlayParams) erro
 	if _, err = e.Player.Play(ctx, run); err != nil {
 		return playOutcome(err)
 	}
-	return e.keys().noteKeys(ctx, step.ClusterUID(r.Plan.Content), p, digest)
+	return e.noteKeys(ctx, step.ClusterUID(r.Plan.Content), p, digest)
 }
 
 // preparePlay renders what the run needs, with the digest of the token keys in it. It waits for its turn where others
@@ -91,7 +95,7 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 	if err != nil {
 		return ansible.Play{}, "", err
 	}
-	login, err := e.SSH().Play(ctx, facts.UID, r.Plan.ID+"/"+r.Step.ID, facts.Nodes)
+	login, err := SSHAccess{e.Installation, e.Keys}.Play(ctx, facts.UID, r.Plan.ID+"/"+r.Step.ID, facts.Nodes)
 	if err != nil {
 		return ansible.Play{}, "", err
 	}
@@ -398,10 +402,10 @@ func (e playSteps) secretVars(
 		return nil, "", err
 	}
 	vars["consul_token"] = sync.Secret.Reveal()
-	if err := e.consul().agentVars(ctx, uid, vars); err != nil {
+	if err := e.agentVars(ctx, uid, vars); err != nil {
 		return nil, "", err
 	}
-	digest, err := e.keys().issuerVars(ctx, uid, vars)
+	digest, err := e.issuerVars(ctx, uid, vars)
 	if err != nil {
 		return nil, "", err
 	}
@@ -416,27 +420,6 @@ func (e playSteps) secretVars(
 	maps.Copy(all, run)
 	secrets, err = json.Marshal(all)
 	return secrets, digest, err
-}
-
-// ClusterPKI returns the authorities and keys of the cluster with that uid, or not_found before a plan made them. While
-// an authority is changed, its certificate is a bundle of those that are trusted, the one that signs first.
-func (e Keys) ClusterPKI(ctx context.Context, uid string) (pki.ClusterPKI, error) {
-	sealed, err := e.Secrets.Secret(ctx, uid, SecretPKI)
-	if err != nil {
-		return pki.ClusterPKI{}, err
-	}
-	if sealed == nil {
-		return pki.ClusterPKI{}, director.Errorf(
-			director.KindNotFound, "steps.pki", "the cluster has no certificate authorities yet",
-		).
-			WithHint("they are made when its plan runs")
-	}
-	p, err := pki.UnsealCluster(e.Sealer, uid, SecretPKI, sealed)
-	if err != nil {
-		return pki.ClusterPKI{}, err
-	}
-	changed, err := e.changedAuthorities(ctx, uid)
-	return p.With(changed), err
 }
 
 func (e playSteps) bootstrapToken(ctx context.Context, uid string) (director.Secret, error) {
@@ -458,12 +441,4 @@ func (e playSteps) bootstrapToken(ctx context.Context, uid string) (director.Sec
 	}
 	plain, err := e.Sealer.Unseal(uid, SecretToken, sealed)
 	return director.Secret(plain), err
-}
-
-// registryCA returns the authorities that nodes trust the registry by.
-func (e playSteps) registryCA() string {
-	if e.CA == nil {
-		return ""
-	}
-	return e.CA()
 }

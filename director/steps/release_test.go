@@ -104,7 +104,7 @@ func TestReleasePushLooksAtTheSignature(t *testing.T) {
 	env.Push.PlainHTTP = true
 	b := release(t, "kind: DaemonSet\n")
 	push := func(p step.ReleaseParams) error {
-		return env.sources().releasePush(t.Context(), plan.Run{Note: func(context.Context, string) {}}, p)
+		return env.releases().releasePush(t.Context(), plan.Run{Note: func(context.Context, string) {}}, p)
 	}
 	params := step.ReleaseParams{Bundle: b.Dir(), Digest: b.Digest()}
 	if err := push(

@@ -16,21 +16,16 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// pastSteps find what earlier runs of a plan have left, and whether it is still theirs.
-type pastSteps struct{ Env }
-
-func (e Env) past() pastSteps { return pastSteps{e} }
-
 // outlived reports whether the plan was under way in the bundle from which this director was restored. What the former
 // director did after the bundle is not in this one's database.
-func (e pastSteps) outlived(r plan.Run) bool {
-	return r.Plan != nil && r.Plan.CreatedAt.Before(e.Restored)
+func (i Installation) outlived(r plan.Run) bool {
+	return r.Plan != nil && r.Plan.CreatedAt.Before(i.Restored)
 }
 
 // unknown reports whether the former director made the machine's VM after the bundle: this one does not know the host
 // key that the VM was given.
 func (e vmSteps) unknown(ctx context.Context, r plan.Run, machine string) (bool, error) {
-	if !e.past().outlived(r) {
+	if !e.outlived(r) {
 		return false, nil
 	}
 	if key, err := e.adoptedKey(ctx, machine); err != nil || key != "" {
@@ -54,7 +49,7 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 		return err
 	}
 	// A machine keeps its own private key.
-	if met := key.Public != "" && key.Private == ""; met || !e.past().outlived(r) {
+	if met := key.Public != "" && key.Private == ""; met || !e.outlived(r) {
 		return mismatch
 	}
 	b, err := e.backend(ctx, p.Machine.Provider)
@@ -74,7 +69,7 @@ func (e vmSteps) remake(ctx context.Context, r plan.Run, p step.VMParams, mismat
 	} else if known {
 		return e.vmEnsure(ctx, r, p)
 	}
-	node, err := e.past().nodeSince(ctx, r, p.Machine)
+	node, err := e.nodeSince(ctx, r, p.Machine)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return err // the director stops
@@ -117,7 +112,7 @@ const memberPatience = time.Minute
 
 // nodeSince returns the node that the machine has become after the bundle, as the cluster has it, and nil if the
 // cluster says that it is none.
-func (e pastSteps) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*kube.Node, error) {
+func (e Clusters) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec) (*kube.Node, error) {
 	const op = "vm.boot"
 	uid, err := clusterUID(r, m)
 	if err != nil {
@@ -132,7 +127,7 @@ func (e pastSteps) nodeSince(ctx context.Context, r plan.Run, m plan.MachineSpec
 	defer cancel()
 	err = director.Errorf(director.KindNotFound, op, "the plan does not say where its API is")
 	if endpoint := endpointOf(r.Plan.Steps, m.ID); endpoint != "" {
-		err = kubeSteps(e).await(ctx, r, uid, m.Cluster, endpoint, look)
+		err = e.await(ctx, r, uid, m.Cluster, endpoint, look)
 	}
 	if err != nil {
 		return nil, director.Errorf(
@@ -205,8 +200,8 @@ func endpointOf(steps []plan.Step, machine string) string {
 
 // pushAgain fills the registry for a plan whose releases the former director has pushed: the registry is not in a
 // bundle.
-func (e sourceSteps) pushAgain(ctx context.Context, r plan.Run) error {
-	if !e.past().outlived(r) {
+func (e releaseSteps) pushAgain(ctx context.Context, r plan.Run) error {
+	if !e.outlived(r) {
 		return nil
 	}
 	for _, s := range r.Plan.Steps {

@@ -229,7 +229,7 @@ func (tt fromAfter) boot(t *testing.T) {
 		ctx, cancel = context.WithTimeout(ctx, time.Second)
 		defer cancel()
 	}
-	err := (vmSteps{w.env}).vmBoot(ctx, w.run, w.params)
+	err := w.env.vms().vmBoot(ctx, w.run, w.params)
 	if director.KindOf(err) != tt.kind && err != nil || !strings.Contains(message(err), tt.says) ||
 		(err == nil) != (tt.kind == "") || !strings.Contains(plan.OutcomeOf(err).Text, tt.asks) {
 		t.Errorf("it says %v, want %q, and asks %q, want %q", err, tt.says, plan.OutcomeOf(err).Text, tt.asks)
@@ -239,7 +239,7 @@ func (tt fromAfter) boot(t *testing.T) {
 		t.Errorf("the VMs are %+v, was %s: %v", vms, former, lerr)
 	}
 	if err == nil { // again, as after a kill
-		if err := (vmSteps{w.env}).vmBoot(t.Context(), w.run, w.params); err != nil {
+		if err := w.env.vms().vmBoot(t.Context(), w.run, w.params); err != nil {
 			t.Error(err)
 		}
 	}
@@ -347,7 +347,7 @@ func (w restoredWorld) formerVM(t *testing.T) hypervisor.ID {
 	t.Helper()
 	former := w.env
 	former.Secrets = vault{}
-	spec, err := vmSteps{former}.vmSpec(t.Context(), "c1", w.params)
+	spec, err := former.vms().vmSpec(t.Context(), "c1", w.params)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -415,7 +415,7 @@ func TestClusterGetsTheHostKeysOfItsNodes(t *testing.T) {
 		env := w.env
 		env.Records = joined{machines: &machines}
 		env.Connect = func([]byte) (API, error) { return joining{looks: &looks, record: &record}, nil }
-		err := kubeSteps{env}.nodeReady(t.Context(), quietRun(), step.NodeParams{
+		err := env.kube().nodeReady(t.Context(), quietRun(), step.NodeParams{
 			UID: "c1", Cluster: "demo", Endpoint: "10.88.0.10:6443", Node: "demo-w-1", Machine: machine,
 		})
 		if err != nil || !slices.Equal(machines, []string{machine}) || (record != "") != known {

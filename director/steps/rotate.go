@@ -23,7 +23,7 @@ func (e keySteps) pullRenew(ctx context.Context, _ plan.Run, p step.PullParams) 
 
 // pullSettle makes the next password the only one.
 func (e keySteps) pullSettle(ctx context.Context, r plan.Run, p step.PullParams) error {
-	skipped, err := e.past().skipped(ctx, r)
+	skipped, err := e.skipped(ctx, r)
 	if err != nil {
 		return err
 	}

@@ -55,7 +55,7 @@ func (e kubeSteps) members(ctx context.Context, r plan.Run, p step.ClusterParams
 // stays reports whether the node is a member still though the plan is behind its removal: that was skipped, and the
 // cluster knows the node.
 func (e kubeSteps) stays(ctx context.Context, r plan.Run, p step.NodeParams) (bool, error) {
-	if skipped, err := e.past().skipped(ctx, r); err != nil || !skipped {
+	if skipped, err := e.skipped(ctx, r); err != nil || !skipped {
 		return false, err
 	}
 	if p.Endpoint == "" {
@@ -71,7 +71,7 @@ func (e kubeSteps) stays(ctx context.Context, r plan.Run, p step.NodeParams) (bo
 
 // wasMade is a conflict if the making of m was skipped and the hypervisor has no VM of it: there is nothing to wait
 // for.
-func (e pastSteps) wasMade(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
+func (e vmSteps) wasMade(ctx context.Context, r plan.Run, m plan.MachineSpec) error {
 	skipped, err := e.skipped(ctx, r)
 	if err != nil || !skipped {
 		return err
@@ -91,7 +91,7 @@ func (e pastSteps) wasMade(ctx context.Context, r plan.Run, m plan.MachineSpec) 
 }
 
 // skipped reports whether a step that the run's step needs was skipped.
-func (e pastSteps) skipped(ctx context.Context, r plan.Run) (bool, error) {
+func (e Clusters) skipped(ctx context.Context, r plan.Run) (bool, error) {
 	if e.Records == nil || r.Plan == nil {
 		return false, nil
 	}

@@ -16,10 +16,19 @@ import (
 	"github.com/director-kaas/kaas/director/step"
 )
 
-// sourceSteps bring networks and images to providers, and releases to the registry.
-type sourceSteps struct{ Env }
+// sourceSteps bring networks and images to providers.
+type sourceSteps struct {
+	Installation
+	Machines
+	Sources
+}
 
-func (e Env) sources() sourceSteps { return sourceSteps{e} }
+// releaseSteps bring releases to the registry.
+type releaseSteps struct {
+	Installation
+	Sources
+	Registry
+}
 
 func (e sourceSteps) networkEnsure(ctx context.Context, _ plan.Run, p step.NetworkParams) error {
 	b, err := e.backend(ctx, p.Provider)
@@ -97,7 +106,7 @@ var tenths = [...]string{"0 %", "10 %", "20 %", "30 %", "40 %", "50 %", "60 %", 
 
 // confined returns where a file or directory is that a document names, with no link left to follow: links may have
 // changed since the plan was made.
-func (e sourceSteps) confined(dirs func(confine.Rules) confine.Dirs, path string) (string, error) {
+func (e Sources) confined(dirs func(confine.Rules) confine.Dirs, path string) (string, error) {
 	if e.Confine == nil {
 		return path, nil
 	}
@@ -116,7 +125,7 @@ func (e sourceSteps) confined(dirs func(confine.Rules) confine.Dirs, path string
 }
 
 // ImagePath returns where the file of the image is on this director, or would be.
-func (e Env) ImagePath(i model.Image) string {
+func (e Sources) ImagePath(i model.Image) string {
 	if i.Source == "" && e.Imported != nil {
 		return e.Imported(i.SHA256)
 	}
@@ -124,7 +133,7 @@ func (e Env) ImagePath(i model.Image) string {
 }
 
 // bundle opens the bundle that the plan was made for: an imported one if dir is empty.
-func (e sourceSteps) bundle(dir, digest string) (*bundle.Bundle, error) {
+func (e Sources) bundle(dir, digest string) (*bundle.Bundle, error) {
 	real := ""
 	var err error
 	if dir == "" && e.ImportedRelease != nil {
@@ -145,7 +154,7 @@ func (e sourceSteps) bundle(dir, digest string) (*bundle.Bundle, error) {
 	return b, nil
 }
 
-func (e sourceSteps) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) error {
+func (e releaseSteps) releasePush(ctx context.Context, r plan.Run, p step.ReleaseParams) error {
 	b, err := e.bundle(p.Bundle, p.Digest)
 	if err != nil {
 		return err
@@ -156,17 +165,17 @@ func (e sourceSteps) releasePush(ctx context.Context, r plan.Run, p step.Release
 // PushRelease fills the registry with the images of a release, and keeps the programs that nodes fetch. It is
 // idempotent. Errors: those of the gate if the bundle may not be used, and of bundle.Push.
 func (e Env) PushRelease(ctx context.Context, name string, b *bundle.Bundle, unsigned string) error {
-	return e.sources().pushRelease(ctx, name, b, unsigned, func(bundle.Image) {})
+	return e.releases().pushRelease(ctx, name, b, unsigned, func(bundle.Image) {})
 }
 
-func (e sourceSteps) pushRelease(
+func (e releaseSteps) pushRelease(
 	ctx context.Context, name string, b *bundle.Bundle, unsigned string, begins func(bundle.Image),
 ) error {
 	if _, err := e.Gate.Release(b, unsigned); err != nil {
 		return err
 	}
 	opts := e.Push
-	if ca := e.plays().registryCA(); ca != "" {
+	if ca := e.registryCA(); ca != "" {
 		opts.RootCAs = x509.NewCertPool()
 		opts.RootCAs.AppendCertsFromPEM([]byte(ca))
 	}
@@ -184,6 +193,14 @@ func (e sourceSteps) pushRelease(
 		return err
 	}
 	return b.CopyFiles(ctx, filepath.Join(e.Artifacts, b.Digest()), Programs(b))
+}
+
+// registryCA returns the authorities that nodes trust the registry by.
+func (e Registry) registryCA() string {
+	if e.CA == nil {
+		return ""
+	}
+	return e.CA()
 }
 
 // programs are the files of a bundle that an upgrade in place puts on nodes.

@@ -40,7 +40,7 @@ func (sshNodes) Answers(ctx context.Context, m director.Machine) (bool, error) {
 }
 
 // Answers knocks at the address of the machine.
-func (e Env) Answers(ctx context.Context, m director.Machine) (bool, error) {
+func (e Machines) Answers(ctx context.Context, m director.Machine) (bool, error) {
 	if e.Nodes == nil {
 		return sshNodes{}.Answers(ctx, m)
 	}

@@ -198,7 +198,7 @@ func localMachine(id string) step.VMParams {
 // born makes the machine's seed and starts its server.
 func (e Env) born(t *testing.T, cluster, machine string) realNode {
 	t.Helper()
-	spec, err := (vmSteps{e}).vmSpec(t.Context(), cluster, localMachine(machine))
+	spec, err := e.vms().vmSpec(t.Context(), cluster, localMachine(machine))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -344,7 +344,7 @@ func TestHostKeyIsRotated(t *testing.T) {
 			defer tick.Stop()
 			own := ""
 			for tries := 0; own == ""; tries++ {
-				_, own, _, err = (vmSteps{env}).contact(t.Context(), m)
+				_, own, _, err = env.vms().contact(t.Context(), m)
 				if err != nil {
 					died = died || errors.Is(err, errDied)
 					if director.KindOf(err) == director.KindConflict && !errors.Is(err, errDied) || tries > 500 {
@@ -441,7 +441,7 @@ func TestRotationSeesAnotherHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	env.Nodes = n.as(env)
-	if _, _, _, err := (vmSteps{env}).contact(
+	if _, _, _, err := env.vms().contact(
 		t.Context(), localMachine("m1").Machine.Row(),
 	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("before the rotation: %v", err)
@@ -451,7 +451,7 @@ func TestRotationSeesAnotherHost(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, _, err := (vmSteps{env}).contact(
+	if _, _, _, err := env.vms().contact(
 		t.Context(), localMachine("m1").Machine.Row(),
 	); director.KindOf(err) != director.KindConflict {
 		t.Errorf("in the middle of it: %v", err)
@@ -477,14 +477,14 @@ func TestSeedOfTheNextVM(t *testing.T) {
 	); err != nil {
 		t.Fatal(err)
 	}
-	spec, err := (vmSteps{env}).vmSpec(t.Context(), "c1", localMachine("m1"))
+	spec, err := env.vms().vmSpec(t.Context(), "c1", localMachine("m1"))
 	if err != nil || !spec.Seed.Empty() {
 		t.Fatalf("a VM that has booted is given a seed, or %v", err)
 	}
 	if err := env.disown(t.Context(), "m1"); err != nil {
 		t.Fatal(err)
 	}
-	if spec, err = (vmSteps{env}).vmSpec(t.Context(), "c1", localMachine("m1")); err != nil || spec.Seed.Empty() {
+	if spec, err = env.vms().vmSpec(t.Context(), "c1", localMachine("m1")); err != nil || spec.Seed.Empty() {
 		t.Fatalf("the next VM is given no seed: %v", err)
 	}
 	if key, err := env.HostKey(t.Context(), "m1"); err != nil || key.Private == "" {

@@ -21,7 +21,6 @@ import (
 	"github.com/director-kaas/kaas/director/hypervisor/cloudinit"
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/model"
-	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 )
@@ -130,12 +129,6 @@ type API interface {
 	Close()
 }
 
-// vmSteps make, change and delete VMs, and look at how they start.
-type vmSteps struct{ Env }
-
-// kubeSteps look at a cluster through its API, and record what it is.
-type kubeSteps struct{ Env }
-
 // RegistryName is the name of the director's registry in the names of images, on every node of every director: node
 // images carry the release's images under it, and each node is told which address is behind it. An address in the names
 // would tie images to one director for ever.
@@ -158,9 +151,9 @@ func Handlers(env Env) map[string]plan.Handler {
 	}
 	env.facts = &factsCache{}
 	env.rendering = make(chan struct{}, max(1, cores.Count()-1))
-	vms, clusters := vmSteps{env}, kubeSteps{env}
+	vms, clusters := env.vms(), env.kube()
 	all := map[string]plan.Handler{
-		step.ReleasePush:      handler(env.sources().releasePush),
+		step.ReleasePush:      handler(env.releases().releasePush),
 		step.NetworkEnsure:    handler(env.sources().networkEnsure),
 		step.NetworkDelete:    handler(env.sources().networkDelete),
 		step.ImageEnsure:      handler(env.sources().imageEnsure),
@@ -186,7 +179,7 @@ func Handlers(env Env) map[string]plan.Handler {
 		step.DrillKeys:        handler(env.backup().drillKeys),
 		step.DrillAsk:         handler(env.backup().drillAsk),
 		step.DrillEnd:         handler(env.backup().drillEnd),
-		step.HookAsk:          handler(env.hookAsk),
+		step.HookAsk:          handler(env.hooks().hookAsk),
 		step.ConsulRegister:   handler(env.consul().consulRegister),
 		step.ConsulDeregister: handler(env.consul().consulDeregister),
 		step.ConsulToken:      handler(env.consul().consulToken),
@@ -246,12 +239,12 @@ func classify(err error) error {
 	return plan.Abort(err)
 }
 
-func (e Env) backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
+func (e Machines) backend(ctx context.Context, provider string) (hypervisor.Backend, error) {
 	return e.Backends.Backend(ctx, provider)
 }
 
-func (e Env) stamp(machine string) director.Stamp {
-	return director.Stamp{Director: e.Director, Machine: machine}
+func (i Installation) stamp(machine string) director.Stamp {
+	return director.Stamp{Director: i.Director, Machine: machine}
 }
 
 // calicoManifest is the file of a bundle that plays apply to clusters.
@@ -263,71 +256,13 @@ func (e playSteps) checked(ctx context.Context, f step.Facts) (string, error) {
 	if f.Digest == "" || e.Artifacts == "" {
 		return f.Bundle, nil // plans of old have no digest
 	}
-	b, err := e.sources().bundle(f.Bundle, f.Digest)
+	b, err := e.bundle(f.Bundle, f.Digest)
 	if err != nil {
 		return "", err
 	}
 	dir := filepath.Join(e.Artifacts, f.Digest)
 	files := slices.DeleteFunc(b.Release().Files, func(f bundle.File) bool { return f.Path != calicoManifest })
 	return dir, b.CopyFiles(ctx, dir, files)
-}
-
-// newPKI makes the authorities of a new cluster, or has those issued that its document has an issuer for.
-func (e keySteps) newPKI(ctx context.Context, r plan.Run, p step.ClusterParams) (pki.ClusterPKI, error) {
-	fresh, err := pki.NewCluster(p.Name)
-	if err != nil {
-		return pki.ClusterPKI{}, err
-	}
-	for _, which := range pki.AuthorityNames() {
-		issuer := p.Document.Certificates.Issuer(string(which))
-		if issuer == "" {
-			continue
-		}
-		pair, err := e.keys().issue(ctx, r, issuer, p.Name+" "+string(which))
-		if err != nil {
-			return pki.ClusterPKI{}, err
-		}
-		fresh.Set(which, pair)
-	}
-	return fresh, nil
-}
-
-func (e keySteps) clusterPKI(ctx context.Context, r plan.Run, p step.ClusterParams) error {
-	sealed, err := e.Secrets.Secret(ctx, p.UID, SecretPKI)
-	if err != nil {
-		return err
-	}
-	if sealed == nil {
-		fresh, err := e.newPKI(ctx, r, p)
-		if err != nil {
-			return err
-		}
-		if sealed, err = fresh.Seal(e.Sealer, p.UID, SecretPKI); err != nil {
-			return err
-		}
-		if sealed, err = e.Secrets.AddSecret(ctx, p.UID, SecretPKI, sealed); err != nil {
-			return err
-		}
-	}
-	_, err = pki.UnsealCluster(e.Sealer, p.UID, SecretPKI, sealed)
-	return err
-}
-
-// clusterReady records what was installed. Of its nodes only those are recorded that are members for certain, see
-// members.
-func (e kubeSteps) clusterReady(ctx context.Context, r plan.Run, p step.ClusterParams) error {
-	var err error
-	if p.Nodes, err = e.members(ctx, r, p); err != nil {
-		return err
-	}
-	return e.Records.ClusterInstalled(ctx, p, e.Now())
-}
-
-func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.ClusterParams) error {
-	if err := e.backup().awaitDrill(ctx, p.UID); err != nil {
-		return err
-	}
-	return e.Records.ForgetCluster(ctx, p, r.Plan.CreatedBy, e.Now())
 }
 
 // The names of secrets.

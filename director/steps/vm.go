@@ -27,6 +27,15 @@ import (
 // DataDiskMount is where the data disk is mounted on a node.
 const DataDiskMount = "/var/lib/kaas-data"
 
+// vmSteps make, change and delete VMs, and look at how they start.
+type vmSteps struct {
+	Installation
+	Clusters
+	Machines
+	Appliances
+	facts *factsCache
+}
+
 func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) error {
 	b, err := e.backend(ctx, p.Machine.Provider)
 	if err != nil {
@@ -67,7 +76,7 @@ func (e vmSteps) vmEnsure(ctx context.Context, r plan.Run, p step.VMParams) erro
 			}
 		}
 	}
-	files, err := e.consul().agentFiles(r, p.Machine)
+	files, err := agentFiles(e.facts, r, p.Machine)
 	if err != nil {
 		return err
 	}
@@ -300,10 +309,10 @@ func (e Keys) KnownHostKey(ctx context.Context, machine string) (cloudinit.HostK
 // vmBoot waits until the node answers over SSH with its own host key and cloud-init has ended. A VM made by others is
 // told nothing about its data disk at boot, so that is mounted then.
 func (e vmSteps) vmBoot(ctx context.Context, r plan.Run, p step.VMParams) error {
-	if err := e.past().wasMade(ctx, r, p.Machine); err != nil {
+	if err := e.wasMade(ctx, r, p.Machine); err != nil {
 		return err
 	}
-	if e.past().outlived(r) { // remake may have been cut off
+	if e.outlived(r) { // remake may have been cut off
 		if err := e.vmEnsure(ctx, r, p); err != nil {
 			return err
 		}

@@ -32,10 +32,10 @@ func newKeeping(t *testing.T, room int64) keeping {
 	t.Helper()
 	world := sim.NewWorld(sim.Host{Name: "h1", CPUs: 8, Memory: 1 << 36, Disk: room})
 	k := keeping{back: sim.Open(world)}
-	k.vmSteps = vmSteps{Env{
+	k.vmSteps = Env{
 		Installation: Installation{Director: "d1", Now: time.Now},
 		Machines:     Machines{Backends: oneBackend{k.back}},
-	}}
+	}.vms()
 	k.p.Machine = plan.MachineSpec{ID: "m1", Name: "demo-w-1", Provider: "lab", Cluster: "demo"}
 	furnish(t, k.back)
 	vm, err := k.back.Ensure(t.Context(), hypervisor.Spec{
