@@ -135,7 +135,7 @@ func (b *boot) makeEnvironment(ctx context.Context) error {
 	if b.env.Restored, err = recovery.Restored(b.cfg.StateDir); err != nil {
 		return err
 	}
-	b.discovery = b.background().makeDiscovery(b.db, b.box, b.env, b.instance)
+	b.discovery = b.background().makeDiscovery(b.db, b.box, b.env.Clusters, b.instance)
 	b.env.Registrar = registrar(b.discovery)
 	b.outer = b.makeAuthorities(b.db, b.box)
 	b.env.Outer = b.outer
@@ -209,7 +209,7 @@ func (b *boot) makeServices(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	b.claims = b.Daemon.background().makeClaims(b.db, b.env)
+	b.claims = b.Daemon.background().makeClaims(b.db, b.env.Clusters)
 	b.services = newServices(parts{
 		cfg: b.cfg, log: b.log, audit: trail, db: b.db, env: b.env, engine: b.engine, files: b.files,
 		bundles: b.bundles, types: b.hands.providers,
@@ -280,7 +280,7 @@ func (b *boot) startRounds(ctx context.Context) error {
 	b.every(ctx, claimsEvery, "look for other copies of this director", b.claims.Pass)
 	b.fencing = fence.New(b.db, b.env.Backends, b.db.DirectorID(), time.Now, b.log)
 	b.every(ctx, fenceEvery, "power off what was given up with lost hosts", b.fencing.Sweep)
-	b.background().startServing(ctx, b.db, b.env)
+	b.background().startServing(ctx, b.db, b.env.Clusters)
 	b.background().startDiscovery(ctx)
 	b.every(ctx, followEvery, "follow the authority of the directors", b.services.own.Follow)
 	b.every(ctx, certificatesEvery, "look at certificates", b.services.inventory.Tick)

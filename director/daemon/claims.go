@@ -77,16 +77,16 @@ func restoredOf(stateDir string) (string, error) {
 	return strings.Join(of, ", "), nil
 }
 
-func (d background) makeClaims(db *store.Store, env steps.Env) *claims.Service {
+func (d background) makeClaims(db *store.Store, reached steps.Clusters) *claims.Service {
 	return claims.New(claims.Config{
 		Store: db, Own: d.run, Now: time.Now, Log: d.log,
 		Connect: func(ctx context.Context, uid, name, endpoint string) (claims.Cluster, error) {
-			api, err := env.Cluster(ctx, uid, name, endpoint)
+			api, err := reached.Cluster(ctx, uid, name, endpoint)
 			if err != nil {
 				return nil, err
 			}
-			if c, ok := api.(claims.Cluster); ok {
-				return c, nil
+			if cluster, ok := api.(claims.Cluster); ok {
+				return cluster, nil
 			}
 			api.Close()
 			return nil, director.Errorf(director.KindInternal, "daemon.claims", "the cluster keeps no claims")

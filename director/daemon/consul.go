@@ -43,9 +43,11 @@ func aliveIn(db *store.Store) func(context.Context) ([]string, error) {
 }
 
 // makeDiscovery returns what registers clusters in Consuls. Clusters that only pretend are not registered.
-func (d background) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env, instance string) *discovery.Service {
+func (d background) makeDiscovery(
+	db *store.Store, box *seal.Box, reached steps.Clusters, instance string,
+) *discovery.Service {
 	c := discovery.Config{
-		Store: consulStore{db}, Accounts: d.vault(db, box), Tokens: env, Director: db.DirectorID(),
+		Store: consulStore{db}, Accounts: d.vault(db, box), Tokens: reached.Keys, Director: db.DirectorID(),
 		URL:      d.cfg.publicURL(),
 		Networks: d.cfg.ProviderNetworks, Now: time.Now, Log: d.log,
 	}
@@ -55,9 +57,9 @@ func (d background) makeDiscovery(db *store.Store, box *seal.Box, env steps.Env,
 			Instances: aliveIn(db),
 		}
 	}
-	if env.Connect == nil {
+	if reached.Connect == nil {
 		c.Connect = func(ctx context.Context, uid, name, endpoint string) (discovery.API, error) {
-			api, err := env.Cluster(ctx, uid, name, endpoint)
+			api, err := reached.Cluster(ctx, uid, name, endpoint)
 			if err != nil {
 				return nil, err
 			}

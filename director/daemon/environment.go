@@ -47,22 +47,22 @@ func (d environment) make(
 	db, box, h := d.db, d.box, d.hands
 	rules := d.cfg.rules()
 	backends := newBackends(db, d.log, h.open, d.onStop)
-	env := steps.Env{
+	nodes := h.nodes(backends)
+	return steps.Env{
 		Installation: steps.Installation{Director: db.DirectorID(), Now: time.Now},
 		Clusters: steps.Clusters{
 			Keys: steps.Keys{Secrets: db, Sealer: box}, Connect: h.connect, Records: clusterRecords{db}, Access: db,
 			Pulls: db,
 		},
 		Machines: steps.Machines{
-			Ledger: db, Moves: db, Disks: db, Backends: backends, Allowances: d.allowances, Nodes: h.nodes(backends),
+			Ledger: db, Moves: db, Disks: db, Backends: backends, Allowances: d.allowances, Nodes: nodes,
 		},
 		Sources: steps.Sources{Confine: &rules}, Registry: own, Playbooks: playbooks,
 		Suppliers:     steps.Suppliers{Accounts: d.vault(db, box), Issuer: d.issuer},
 		BackupTargets: steps.BackupTargets{Backups: d.backups, DirectorBackups: d.saves, Transfer: h.transfer},
-		Appliances:    steps.Appliances{Directors: directorRecords{db, d.vault(db, box)}},
+		Appliances:    h.appliances(directorRecords{db, d.vault(db, box)}, nodes),
 		Journal:       db, Hooks: hooks.Asker{Store: db, Now: time.Now},
-	}
-	return h.withDoorbell(env), nil
+	}, nil
 }
 
 // registryPort is the port that the registry listens on.

@@ -142,7 +142,7 @@ func newServices(p parts) services {
 			Store: p.db, Uploads: p.files, Files: p.bundles, Gate: p.env.Gate, Places: places, Now: time.Now,
 		}),
 		vms: vms.New(vms.Config{
-			Store: p.db, Backends: p.env.Backends, Clusters: p.env, HostKeys: p.env, Disks: kept,
+			Store: p.db, Backends: p.env.Backends, Clusters: p.env.Clusters, HostKeys: p.env.Keys, Disks: kept,
 			Director: p.db.DirectorID(), Now: time.Now,
 		}),
 		clusters: clusters.New(p.db),

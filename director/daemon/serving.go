@@ -19,8 +19,8 @@ const (
 )
 
 // startServing approves the certificates that kubelets serve with.
-func (d background) startServing(ctx context.Context, db *store.Store, env steps.Env) {
-	if env.Connect != nil {
+func (d background) startServing(ctx context.Context, db *store.Store, reached steps.Clusters) {
+	if reached.Connect != nil {
 		return // clusters that only pretend have no kubelets
 	}
 	approver := &certificates.Approver{
@@ -28,12 +28,12 @@ func (d background) startServing(ctx context.Context, db *store.Store, env steps
 			return db.Machines(ctx, store.MachineFilter{Nodes: true})
 		},
 		Connect: func(ctx context.Context, uid, name, endpoint string) (certificates.Cluster, error) {
-			api, err := env.Cluster(ctx, uid, name, endpoint)
+			api, err := reached.Cluster(ctx, uid, name, endpoint)
 			if err != nil {
 				return nil, err
 			}
-			if c, ok := api.(certificates.Cluster); ok {
-				return c, nil
+			if cluster, ok := api.(certificates.Cluster); ok {
+				return cluster, nil
 			}
 			api.Close()
 			return nil, nil

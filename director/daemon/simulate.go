@@ -41,19 +41,19 @@ type hands struct {
 // shells opens shells on nodes.
 func (d *Daemon) shells(s services, h hands) *shell.Service {
 	return shell.New(shell.Config{
-		Store: s.db, Dial: dialer(h, s.env), Most: d.cfg.NodeShells, Now: time.Now, Log: d.log,
+		Store: s.db, Dial: dialer(h, s.env.SSH()), Most: d.cfg.NodeShells, Now: time.Now, Log: d.log,
 	})
 }
 
 // dialer returns what starts shells on nodes.
-func dialer(h hands, env steps.Env) shell.Dial {
+func dialer(h hands, access steps.SSHAccess) shell.Dial {
 	if h.simulates() {
 		return func(_ context.Context, m director.Machine, _ shell.Request) (shell.Terminal, error) {
 			return simulate.NewShell(m.Name), nil
 		}
 	}
 	return func(ctx context.Context, m director.Machine, r shell.Request) (shell.Terminal, error) {
-		return env.SSH().Terminal(ctx, m, r.Actor, r.Size.Cols, r.Size.Rows)
+		return access.Terminal(ctx, m, r.Actor, r.Size.Cols, r.Size.Rows)
 	}
 }
 
@@ -101,12 +101,13 @@ func (d *Daemon) openHands(db *store.Store, box *seal.Box) (hands, error) {
 
 func (h hands) simulates() bool { return slices.Contains(h.providers, model.ProviderSim) }
 
-// withDoorbell has directors that only pretend asked as such.
-func (h hands) withDoorbell(env steps.Env) steps.Env {
+// appliances are the VMs of other directors. Directors that only pretend are asked as such.
+func (h hands) appliances(known steps.Directors, nodes steps.Nodes) steps.Appliances {
+	a := steps.Appliances{Directors: known}
 	if h.ring != nil {
-		env.Ring, env.Steady = h.ring(env.Nodes), steady.Wait{For: time.Millisecond, Every: time.Millisecond}
+		a.Ring, a.Steady = h.ring(nodes), steady.Wait{For: time.Millisecond, Every: time.Millisecond}
 	}
-	return env
+	return a
 }
 
 // pretendReady asks directors that only pretend: they are ready when their VMs have booted.

@@ -41,7 +41,7 @@ func scheduling(t *testing.T) (*running, hypervisor.Backend) {
 	b := sim.Open(sim.NewWorld(sim.Host{Name: "host1"}))
 	backends := servicetest.Backend{B: b}
 	ledger := vms.New(vms.Config{
-		Store: db, Backends: backends, Clusters: steps.Env{}, Director: db.DirectorID(), Now: time.Now,
+		Store: db, Backends: backends, Clusters: steps.Clusters{}, Director: db.DirectorID(), Now: time.Now,
 		Disks: disks.New(db, backends, db.DirectorID(), time.Now),
 	})
 	scheduler := schedule.New(schedule.Config{Store: db, Jobs: []schedule.Job{schedule.DriftJob(ledger)}})

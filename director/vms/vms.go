@@ -25,7 +25,7 @@ type Backends interface {
 	Backend(ctx context.Context, provider string) (hypervisor.Backend, error)
 }
 
-// Clusters connects to the APIs of clusters. steps.Env implements it.
+// Clusters connects to the APIs of clusters. steps.Clusters implements it.
 type Clusters interface {
 	Cluster(ctx context.Context, uid, name, endpoint string) (steps.API, error)
 }
