@@ -54,7 +54,8 @@ var appliancePages = scripted{
 var usedPages = scripted{
 	dir: "use", pages: usePages,
 	notRun: map[string]string{
-		"kubectl ": aCluster, "age ": "reads a backup of a real cluster", "etcdutl ": "reads a backup of a real cluster",
+		"kubectl ": aCluster, "age ": "reads a backup of a real cluster",
+		"etcdutl ":                            "reads a backup of a real cluster",
 		"directorctl plan demo --adopt-disk ": "cmd/directorctl adopts a disk with scale",
 		"directorctl backup show ":            "no script runs it yet",
 		"directorctl backup delete ":          "no script runs it yet",
@@ -72,7 +73,8 @@ var usedPages = scripted{
 		"directorctl disks delete ": "disks", "directorctl scale demo ": "disks",
 		"directorctl vms list ": "vms", "directorctl vms audit ": "vms", "directorctl vms adopt ": "vms",
 		"directorctl vms reclaim ": "vms-reclaim", "directorctl login --server ": "login",
-		"directorctl login --device": "device", "directorctl node rejoin ": "nodes", "directorctl node repair ": "nodes",
+		"directorctl login --device": "device", "directorctl node rejoin ": "nodes",
+		"directorctl node repair ":  "nodes",
 		"directorctl node replace ": "vms", "directorctl apply -f ": "apply",
 		"directorctl provider credentials set ": "provider", "directorctl notifications test ": "notifications",
 		"directorctl users create-token ": "users", "directorctl users create planner ": "users",
@@ -93,7 +95,8 @@ var machinePages = scripted{
 	},
 	elsewhere: map[string]string{
 		"directorctl appliance upgrade ": "appliance", "directorctl appliance status": "appliance",
-		"directorctl appliance rollback": "appliance", "directorctl apply -f ": "apply", "directorctl follow ": "create",
+		"directorctl appliance rollback": "appliance", "directorctl apply -f ": "apply",
+		"directorctl follow ": "create",
 	},
 }
 
@@ -149,8 +152,8 @@ func TestManualCommands(t *testing.T) {
 			continue
 		}
 		if commands, _ := manualPage(t, dir, page); len(commands) > 0 {
-			t.Errorf("docs/%s/%s.md has commands that no test runs: run them, name them in notRun, or give the block a "+
-				"language if they are no commands:\n%s", dir, page, strings.Join(commands, "\n"))
+			t.Errorf("docs/%s/%s.md has commands that no test runs: run them, name them in notRun, or give the block "+
+				"a language if they are no commands:\n%s", dir, page, strings.Join(commands, "\n"))
 		}
 	}
 }

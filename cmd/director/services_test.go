@@ -53,10 +53,12 @@ func TestServicePages(t *testing.T) {
 			"type: ad", "type: ldap", "ldaps://dc1.example.org, ldaps://dc2.example.org", directory.URLS,
 		).Replace(withCA(ldap[0], string(directory.CA))),
 		"oidc.yaml": strings.ReplaceAll(
-			oidc[1]+"  ca: |\n    "+indent(string(provider.CA), "    "), "https://sso.example.org/realms/corp", provider.Issuer,
+			oidc[1]+"  ca: |\n    "+indent(string(provider.CA), "    "),
+			"https://sso.example.org/realms/corp", provider.Issuer,
 		),
 		"consul.yaml": strings.ReplaceAll(
-			withCA(consuls[0], consul.CA), "https://consul1.example.org:8501, https://consul2.example.org:8501", consul.URL,
+			withCA(consuls[0], consul.CA),
+			"https://consul1.example.org:8501, https://consul2.example.org:8501", consul.URL,
 		),
 		"director.hcl": string(policy[1]), "consul.pem": consul.CA, "key": consul.Gossip,
 		"password": ldaptest.Password, "secret": oidctest.Secret,

@@ -136,8 +136,8 @@ func (d *Daemon) startRegistry(
 	_, _ = rand.Read(password) // crypto/rand.Read never fails
 	secret := director.Secret(base64.RawURLEncoding.EncodeToString(password))
 	access := &pulls{
-		db: db, keys: steps.Keys{Secrets: db, Sealer: box}, anonymous: d.cfg.RegistryAnonymous, log: d.log, now: time.Now,
-		known: map[string]pullAnswer{},
+		db: db, keys: steps.Keys{Secrets: db, Sealer: box}, anonymous: d.cfg.RegistryAnonymous, log: d.log,
+		now: time.Now, known: map[string]pullAnswer{},
 	}
 	if without, err := db.AnonymousPulls(ctx); err != nil {
 		return bundle.PushOptions{}, err

@@ -27,8 +27,8 @@ func TestPullCredentials(t *testing.T) {
 		v.fill()
 		now := time.Now()
 		p := &pulls{
-			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
-			known: map[string]pullAnswer{},
+			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log,
+			now: func() time.Time { return now }, known: map[string]pullAnswer{},
 		}
 		password := func(uid string) director.Secret {
 			text, err := v.env.SecretVars(t.Context(), step.Facts{UID: uid})
@@ -105,8 +105,8 @@ func TestPullPasswordsRotate(t *testing.T) {
 		v.fill()
 		now := time.Now()
 		p := &pulls{
-			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log, now: func() time.Time { return now },
-			known: map[string]pullAnswer{},
+			db: v.db, keys: v.env.Keys, anonymous: anonymousExisting, log: v.d.log,
+			now: func() time.Time { return now }, known: map[string]pullAnswer{},
 		}
 		v.env.Pulls, v.env.Records = v.db, clusterRecords{v.db}
 		given := func() director.Secret { // to a node that a playbook works on now

@@ -228,8 +228,11 @@ func TestTestTellsTheStage(t *testing.T) {
 			func(c *ldap.Config) { c.Servers[0] = strings.Replace(s.URLS, "localhost", "127.0.0.1", 1) },
 			"", ldap.StageTLS, "127.0.0.1",
 		},
-		"expired":  {func(c *ldap.Config) { c.Servers, c.CA = []string{old.URLS}, old.CA }, "", ldap.StageTLS, "renew"},
-		"password": {func(c *ldap.Config) { c.Password = "wrong" }, "", ldap.StageBind, "user and the password of the credentials"},
+		"expired": {func(c *ldap.Config) { c.Servers, c.CA = []string{old.URLS}, old.CA }, "", ldap.StageTLS, "renew"},
+		"password": {
+			func(c *ldap.Config) { c.Password = "wrong" }, "", ldap.StageBind,
+			"user and the password of the credentials",
+		},
 		"base": {
 			func(c *ldap.Config) { c.UserBase = "ou=nowhere," + ldaptest.Suffix }, "alice",
 			ldap.StageSearch, "userBase",

@@ -13,9 +13,10 @@ import (
 )
 
 // TestAgainstKubeadm compares the director with kubeadm by hand, with the same images, on the same guests and to the
-// same readiness. By hand, the pods of Calico have the probes that Calico ships them with. Each makes its cluster of nodes that have just booted and were prepared by the director: nodes that
-// have carried a cluster have its files in memory. The director goes first and last. The last time compares with the
-// time by hand: the image was on the host then, as it was by hand. The log tells all times and their ratios.
+// same readiness. By hand, the pods of Calico have the probes that Calico ships them with. Each makes its cluster of
+// nodes that have just booted and were prepared by the director: nodes that have carried a cluster have its files in
+// memory. The director goes first and last. The last time compares with the time by hand: the image was on the host
+// then, as it was by hand. The log tells all times and their ratios.
 func TestAgainstKubeadm(t *testing.T) {
 	s := begin(t, newer, suite{})
 	var spans []time.Duration
