@@ -206,6 +206,9 @@ func ownProbes(t *testing.T, manifest string) string {
 		if err := docs.Decode(&doc); err != nil {
 			break
 		}
+		if len(doc) == 0 { // comments alone
+			continue
+		}
 		spec, _ := doc["spec"].(map[string]any)
 		template, _ := spec["template"].(map[string]any)
 		pod, _ := template["spec"].(map[string]any)
