@@ -5,7 +5,8 @@
 # group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints how long it
 # took.
 #
-# KAAS_APPLIANCE_ONLY="nocloud ovf form upgrade task outer group group-upgrade group-roots sizing restore cluster" runs some.
+# KAAS_APPLIANCE_ONLY runs some: "nocloud ovf form upgrade task outer group group-upgrade group-roots sizing restore
+# cluster".
 # KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
 # KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
