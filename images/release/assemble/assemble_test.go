@@ -103,8 +103,8 @@ func TestCalicoManifest(t *testing.T) {
 		"image: '@REGISTRY@/calico-node:v3.28.5'", "image: '@REGISTRY@/calico-kube-controllers:v3.28.5'",
 		"value: '@POD_CIDR@'", "value: '@VXLAN_PORT@'", "veth_mtu: '@MTU@'", "path: /liveness",
 		"startupProbe:\n          exec:\n            command:\n            - /usr/bin/check-status\n            - -r",
-		// The kubelet asks once when the container has started, but not within an initial delay.
-		"- -r\n          initialDelaySeconds: 0\n          periodSeconds: 30\n",
+		// The kubelet asks as soon as the start-up probe has succeeded, but not within an initial delay.
+		"- -r\n          initialDelaySeconds: 0\n          periodSeconds: 10\n",
 	} {
 		if !strings.Contains(string(out), want) {
 			t.Errorf("the manifest lacks %q", want)

@@ -186,16 +186,17 @@ func controllers(o object, version string) error {
 	}
 	c["image"] = "@REGISTRY@/calico-kube-controllers:" + version
 	// Each of these probes starts a process in the container, which is dear on a slow node.
-	for name, times := range map[string][2]int{"livenessProbe": {60, 60}, "readinessProbe": {0, 30}} {
+	// Readiness has the period of Calico's own manifest: the creation of a cluster waits for the next answer after one
+	// that came too early.
+	for name, times := range map[string][2]int{"livenessProbe": {60, 60}, "readinessProbe": {0, 10}} {
 		probe, ok := c[name].(object)
 		if !ok {
 			return fmt.Errorf("has no %s", name)
 		}
 		probe["initialDelaySeconds"], probe["periodSeconds"], probe["timeoutSeconds"] = times[0], times[1], 20
 	}
-	// Until it has started it is asked often: a first answer that comes too early would cost the creation of a cluster
-	// half a minute. The kubelet asks for readiness as soon as this has succeeded, but never within the initial delay of
-	// that probe: it would ask again half a minute later.
+	// Until it has started it is asked often. The kubelet asks for readiness as soon as this has succeeded, but never
+	// within the initial delay of that probe: it would ask again a whole period later.
 	ready, _ := c["readinessProbe"].(object)
 	c["startupProbe"] = object{
 		"exec": ready["exec"], "periodSeconds": 3, "timeoutSeconds": 20, "failureThreshold": 200,
