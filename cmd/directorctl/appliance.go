@@ -197,13 +197,7 @@ func (a *applianceCommands) openUpgrade(ctx context.Context, path string) (archi
 func (a *applianceCommands) sendUpgrade(ctx context.Context, api *client.Client, f archive, sum string) error {
 	show := a.progress()
 	defer show.end()
-	q := wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
-	_, err := api.SendFile(ctx, q, f, func(arrived int64) {
-		show.at("Sending "+f.name, arrived, f.size, true)
-	}, func(err error) {
-		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
-	})
-	return stopped(ctx, err)
+	return stopped(ctx, show.send(ctx, api, f.upload(sum), f))
 }
 
 func (a *applianceCommands) rollbackCommand() *cobra.Command {

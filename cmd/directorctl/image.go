@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"regexp"
@@ -137,12 +136,7 @@ func (a *importCommands) importImage(ctx context.Context, api *client.Client, in
 		SHA256: f.sha256, Size: f.info.Size, Name: f.name, Format: string(f.info.Format), Compat: in.compat,
 		Checksum: signed.Text, Signature: signed.Signature, Unsigned: in.unsigned,
 	}
-	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
-		show.at("Sending "+f.name, arrived, f.info.Size, true)
-	}, func(err error) {
-		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
-	})
-	if err != nil {
+	if err := show.send(ctx, api, q, f); err != nil {
 		return stopped(ctx, err)
 	}
 	file, err := api.ImportImage(ctx, wire.ImageImport{
@@ -154,14 +148,6 @@ func (a *importCommands) importImage(ctx context.Context, api *client.Client, in
 	}
 	show.end()
 	return a.nameImage(ctx, api, in.document, in.unsigned, file)
-}
-
-// stopped says of an interruption that nothing is lost.
-func stopped(ctx context.Context, err error) error {
-	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
-		return interrupted("run the same command again to continue")
-	}
-	return err
 }
 
 func imageDocument(name, unsigned string, f wire.ImageFile) model.Document {
@@ -194,39 +180,6 @@ func (a *importCommands) nameImage(
 		d.Image.Source, d.Image.SHA256, d.Image.Kubernetes, d.Image.Arch, d.Image.Unsigned = "", f.SHA256, f.Kubernetes,
 			f.Arch, unsigned // its clean-up stays
 	})
-}
-
-// nameImported stores the document that names what was imported, or changes the one that there is, with its labels.
-// what is said of the import.
-func (a *importCommands) nameImported(
-	ctx context.Context, api *client.Client, what string, d model.Document, change func(*model.Document),
-) error {
-	tag := ""
-	old, err := api.Document(ctx, d.Ref())
-	switch {
-	case err == nil:
-		docs, err := model.Parse(old.Document, d.Ref().String())
-		if err != nil {
-			return err
-		}
-		d, tag = docs[0], old.ETag
-		change(&d)
-	case director.KindOf(err) != director.KindNotFound:
-		return err
-	}
-	text, err := model.Encode(d)
-	if err != nil {
-		return err
-	}
-	applied, err := api.ApplyIf(ctx, text, d.Ref().String(), false, tag)
-	if err != nil {
-		say(a.err, "Imported %s, but no document names it:\n", what)
-		return err
-	}
-	for _, c := range applied.Changes {
-		say(a.out, "%s/%s %s: %s\n", c.Kind, c.Name, c.Action, what)
-	}
-	return nil
 }
 
 func (a *importCommands) listImagesCommand() *cobra.Command {
@@ -358,31 +311,11 @@ func (a *importCommands) deleteImageCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what := "the imported file " + i.SHA256[:12]
-			if i.Name != "" {
-				what = "Image/" + i.Name
+			it := imported{ref: model.Ref{Kind: model.KindImage, Name: i.Name}, what: "file", id: i.SHA256}
+			if i.File != nil {
+				it.here, it.size = true, i.File.Size
 			}
-			ok, err := a.agreed(cmd.Context(), options, "Delete "+what+"?")
-			if err != nil || !ok {
-				return err
-			}
-			if i.Name != "" {
-				if err := a.deleteDocument(cmd, api, model.Ref{Kind: model.KindImage, Name: i.Name}); err != nil {
-					return err
-				}
-			}
-			if i.File == nil {
-				return nil
-			}
-			err = api.DeleteImageFile(cmd.Context(), i.SHA256)
-			if i.Name != "" && director.KindOf(err) == director.KindConflict {
-				say(a.out, "Its file stays: another needs it.\n")
-				return nil
-			}
-			if err == nil {
-				say(a.out, "File %s deleted, %s\n", i.SHA256[:12], amount(i.File.Size))
-			}
-			return err
+			return a.deleteImported(cmd, api, options, it, api.DeleteImageFile)
 		}),
 	}
 	options.flag(cmd, "delete without asking")
@@ -390,56 +323,27 @@ func (a *importCommands) deleteImageCommand() *cobra.Command {
 }
 
 func (a *importCommands) pruneImagesCommand() *cobra.Command {
-	var dryRun bool
-	var options consent
-	var older time.Duration
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Delete the images that nothing needs",
 		Long: "Delete images on providers that no document, no VM and no unfinished plan names, and imported files " +
 			"on the director of which the same is true.",
-		Args: exact(),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if older < 0 {
-				return usage(cmd, "--older-than is negative")
-			}
-			return nil
-		},
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			p, err := api.PruneImages(cmd.Context(), older, true)
-			if err != nil {
-				return err
-			}
-			if len(p.Items) == 0 {
-				sayLine(a.out, "Nothing to delete.")
-				return nil
-			}
-			printPruned(a.out, p.Items)
-			if dryRun {
-				return nil
-			}
-			ok, err := a.agreed(cmd.Context(), options, "Delete them?")
-			if err != nil || !ok {
-				return err
-			}
-			if p, err = api.PruneImages(cmd.Context(), older, false); err != nil {
-				return err
-			}
-			gone := 0
-			for _, i := range p.Items {
-				if i.Kept == "" {
-					gone++
-				} else {
-					say(a.err, "%s on %s stays: %s\n", i.Name, i.Provider, plain(i.Kept))
-				}
-			}
-			say(a.out, "%d deleted\n", gone)
-			return nil
-		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
-	options.flag(cmd, "delete without asking")
-	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "keep files that were imported later")
-	return cmd
+	return pruneCommand(a.app, cmd, func(
+		ctx context.Context, api *client.Client, older time.Duration, dryRun bool,
+	) ([]wire.ImageLeft, error) {
+		p, err := api.PruneImages(ctx, older, dryRun)
+		return p.Items, err
+	}, printPruned, func(items []wire.ImageLeft) int {
+		gone := 0
+		for _, i := range items {
+			if i.Kept == "" {
+				gone++
+			} else {
+				say(a.err, "%s on %s stays: %s\n", i.Name, i.Provider, plain(i.Kept))
+			}
+		}
+		return gone
+	})
 }
 
 func printPruned(w io.Writer, items []wire.ImageLeft) {

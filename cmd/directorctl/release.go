@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -17,7 +15,6 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
 	"github.com/director-kaas/kaas/director/client"
-	"github.com/director-kaas/kaas/director/diskimage"
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/whole"
 	"github.com/director-kaas/kaas/director/wire"
@@ -80,26 +77,16 @@ func openArchive(ctx context.Context, path string) (archive, io.Closer, error) {
 
 // sum computes the checksum of the archive.
 func (f archive) sum(ctx context.Context, show *progress) (string, error) {
-	h := sha256.New()
-	r := diskimage.WithContext(ctx, io.NewSectionReader(f, 0, f.size))
-	for done := int64(0); done < f.size; {
-		n, err := io.CopyN(h, r, min(16<<20, f.size-done))
-		if err != nil {
-			err = director.Errorf(director.KindInvalid, opRelease, "%s cannot be read: %w", f.name, err)
-			return "", endOf(ctx, err)
-		}
-		done += n
-		show.at("Checking "+f.name, done, f.size, true)
+	sum, err := show.copy(ctx, "Checking "+f.name, f, f.size)
+	if err != nil {
+		return "", endOf(ctx, director.Errorf(director.KindInvalid, opRelease, "%s cannot be read: %w", f.name, err))
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return sum, nil
 }
 
-// endOf returns the error of a context that has ended, and err otherwise.
-func endOf(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return ctx.Err()
-	}
-	return err
+// upload is what the director is told of the archive before it is sent.
+func (f archive) upload(sum string) wire.UploadRequest {
+	return wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
 }
 
 func (a *importCommands) packReleaseCommand() *cobra.Command {
@@ -140,23 +127,15 @@ func (a *importCommands) packReleaseCommand() *cobra.Command {
 
 // write copies the archive into a new file, which is there whole or not at all, and returns its checksum.
 func (f archive) write(ctx context.Context, path string, show *progress) (string, error) {
-	h := sha256.New()
-	r := diskimage.WithContext(ctx, io.NewSectionReader(f, 0, f.size))
-	err := whole.Fill(path, 0o644, func(file *os.File) error {
-		for done := int64(0); done < f.size; {
-			n, err := io.CopyN(io.MultiWriter(file, h), r, min(16<<20, f.size-done))
-			if err != nil {
-				return err
-			}
-			done += n
-			show.at("Writing "+filepath.Base(path), done, f.size, true)
-		}
-		return nil
+	sum := ""
+	err := whole.Fill(path, 0o644, func(file *os.File) (err error) {
+		sum, err = show.copy(ctx, "Writing "+filepath.Base(path), f, f.size, file)
+		return err
 	})
 	if err != nil {
 		return "", endOf(ctx, director.Errorf(director.KindInvalid, opRelease, "%s cannot be written: %w", path, err))
 	}
-	return hex.EncodeToString(h.Sum(nil)), nil
+	return sum, nil
 }
 
 func (a *importCommands) importReleaseCommand() *cobra.Command {
@@ -250,13 +229,7 @@ func (a *importCommands) sendRelease(
 	if err != nil {
 		return "", err
 	}
-	q := wire.UploadRequest{SHA256: sum, Size: f.size, Name: f.name, Kind: wire.UploadRelease}
-	_, err = api.SendFile(ctx, q, f, func(arrived int64) {
-		show.at("Sending "+f.name, arrived, f.size, true)
-	}, func(err error) {
-		show.note("the connection broke, and is taken up again: " + plain(err.Error()))
-	})
-	return sum, err
+	return sum, show.send(ctx, api, f.upload(sum), f)
 }
 
 func releaseDocument(name, unsigned string, f wire.ReleaseFile) model.Document {
@@ -380,31 +353,11 @@ func (a *importCommands) deleteReleaseCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			what := "the imported release " + r.Digest[:min(12, len(r.Digest))]
-			if r.Name != "" {
-				what = "Release/" + r.Name
+			it := imported{ref: model.Ref{Kind: model.KindRelease, Name: r.Name}, what: "bundle", id: r.Digest}
+			if r.File != nil {
+				it.here, it.id, it.size = true, r.File.Digest, r.File.Size
 			}
-			ok, err := a.agreed(cmd.Context(), options, "Delete "+what+"?")
-			if err != nil || !ok {
-				return err
-			}
-			if r.Name != "" {
-				if err := a.deleteDocument(cmd, api, model.Ref{Kind: model.KindRelease, Name: r.Name}); err != nil {
-					return err
-				}
-			}
-			if r.File == nil {
-				return nil
-			}
-			err = api.DeleteReleaseFile(cmd.Context(), r.File.Digest)
-			if r.Name != "" && director.KindOf(err) == director.KindConflict {
-				say(a.out, "Its bundle stays: something needs it.\n")
-				return nil
-			}
-			if err == nil {
-				say(a.out, "Bundle %s deleted, %s\n", r.File.Digest[:12], amount(r.File.Size))
-			}
-			return err
+			return a.deleteImported(cmd, api, options, it, api.DeleteReleaseFile)
 		}),
 	}
 	options.flag(cmd, "delete without asking")
@@ -412,49 +365,20 @@ func (a *importCommands) deleteReleaseCommand() *cobra.Command {
 }
 
 func (a *importCommands) pruneReleasesCommand() *cobra.Command {
-	var dryRun bool
-	var options consent
-	var older time.Duration
 	cmd := &cobra.Command{
 		Use: "prune", Short: "Delete the imported bundles that nothing needs",
 		Long: "Delete imported release bundles that no document and no unfinished plan names.",
-		Args: exact(),
-		PreRunE: func(cmd *cobra.Command, _ []string) error {
-			if older < 0 {
-				return usage(cmd, "--older-than is negative")
-			}
-			return nil
-		},
-		RunE: a.connected(func(cmd *cobra.Command, api *client.Client, _ []string) error {
-			p, err := api.PruneReleases(cmd.Context(), older, true)
-			if err != nil {
-				return err
-			}
-			if len(p.Items) == 0 {
-				sayLine(a.out, "Nothing to delete.")
-				return nil
-			}
-			table(a.out, "NAME DIGEST SIZE", func(row func(...string)) {
-				for _, i := range p.Items {
-					row(i.Name, i.Digest[:min(12, len(i.Digest))], amount(i.Size))
-				}
-			})
-			if dryRun {
-				return nil
-			}
-			ok, err := a.agreed(cmd.Context(), options, "Delete them?")
-			if err != nil || !ok {
-				return err
-			}
-			p, err = api.PruneReleases(cmd.Context(), older, false)
-			if err == nil {
-				say(a.out, "%d deleted\n", len(p.Items))
-			}
-			return err
-		}),
 	}
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be deleted")
-	cmd.Flags().DurationVar(&older, "older-than", 24*time.Hour, "keep what was imported since")
-	options.flag(cmd, "delete without asking")
-	return cmd
+	return pruneCommand(a.app, cmd, func(
+		ctx context.Context, api *client.Client, older time.Duration, dryRun bool,
+	) ([]wire.ReleaseLeft, error) {
+		p, err := api.PruneReleases(ctx, older, dryRun)
+		return p.Items, err
+	}, func(w io.Writer, items []wire.ReleaseLeft) {
+		table(w, "NAME DIGEST SIZE", func(row func(...string)) {
+			for _, i := range items {
+				row(i.Name, i.Digest[:min(12, len(i.Digest))], amount(i.Size))
+			}
+		})
+	}, func(items []wire.ReleaseLeft) int { return len(items) })
 }

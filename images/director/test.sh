@@ -48,7 +48,8 @@ start_hypervisor() {
     read -r a _ <"$LAB_DIR/pid"
     read -r b _ <"$hypervisor/lab/pid"
     ip link add cable netns "$a" type veth peer name cable netns "$b"
-    "$lab" exec -- sh -ec "ip address add 10.91.0.1/30 dev cable; ip link set cable up; ip route add 10.88.0.0/24 via 10.91.0.2"
+    "$lab" exec -- sh -ec \
+        "ip address add 10.91.0.1/30 dev cable; ip link set cable up; ip route add 10.88.0.0/24 via 10.91.0.2"
     on_hypervisor exec -- sh -ec \
         "ip address add 10.91.0.2/30 dev cable; ip link set cable up; ip route add 10.89.0.0/24 via 10.91.0.1"
     ssh-keygen -q -t ed25519 -N '' -C director -f "$APPLIANCE_TEST_DIR/hypervisor.id"
