@@ -3,6 +3,7 @@ package playbooks
 import (
 	"io/fs"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -24,5 +25,28 @@ func TestRolesAreEmbeddedWhole(t *testing.T) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// A run that is limited to some nodes knows the address of the others alone.
+func TestOfOtherNodesOnlyTheAddressIsRead(t *testing.T) {
+	t.Parallel()
+	reads := regexp.MustCompile(`groups\['(?:cluster|worker)'\][^}]*?'extract',\s*hostvars,\s*([^)]*)\)`)
+	found := 0
+	err := fs.WalkDir(FS(), ".", func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		text, err := fs.ReadFile(FS(), path)
+		for _, m := range reads.FindAllSubmatch(text, -1) {
+			found++
+			if string(m[1]) != "'node_ip'" {
+				t.Errorf("%s reads %s of all nodes", path, m[1])
+			}
+		}
+		return err
+	})
+	if err != nil || found == 0 {
+		t.Fatalf("%d places, %v: this test looks for the wrong words", found, err)
 	}
 }

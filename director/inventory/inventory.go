@@ -14,6 +14,7 @@ import (
 	"net/netip"
 	"path"
 	"regexp"
+	"slices"
 	"sort"
 	"strings"
 	"text/template"
@@ -75,7 +76,10 @@ type Input struct {
 	KeyFile string // private key; a relative path is relative to hosts.ini; empty when the run names it
 
 	Nodes []Node
-	Vars  map[string]any // what the cluster's model sets in spec.vars; see Variables for the names
+	// Only names the nodes whose own variables a run needs; nil for all. Of the others the inventory has the groups, the
+	// address and the host key, because Ansible reads a file for each node, which takes long with many.
+	Only []string
+	Vars map[string]any // what the cluster's model sets in spec.vars; see Variables for the names
 }
 
 // Alias is one line of the nodes' hosts file.
@@ -169,14 +173,29 @@ func (t Templates) Render(in Input) (Files, error) {
 	if files["group_vars/all.yml"], err = t.execute("group_vars/all.yml.tmpl", data, values); err != nil {
 		return nil, err
 	}
+	host, err := t.parse(hostTemplate)
+	if err != nil {
+		return nil, err
+	}
 	for _, node := range in.Nodes {
-		if files["host_vars/"+node.Name+".yml"], err = t.host(node, values); err != nil {
+		if in.Only != nil && !slices.Contains(in.Only, node.Name) {
+			continue
+		}
+		if files["host_vars/"+node.Name+".yml"], err = hostVars(host, node, values); err != nil {
 			return nil, err
 		}
+	}
+	if in.Only != nil {
+		files["hosts.ini"] = append(files["hosts.ini"], addressOfAll...)
 	}
 	files["known_hosts"] = knownHosts(in.Nodes)
 	return files, nil
 }
+
+const hostTemplate = "host_vars/host.yml.tmpl"
+
+// addressOfAll gives nodes without variables of their own the address that others ask for.
+const addressOfAll = "\n[cluster:vars]\nnode_ip={{ ansible_host }}\n"
 
 // clusterData is what the templates of the cluster know besides the values.
 func clusterData(in Input) map[string]any {
@@ -199,8 +218,8 @@ func clusterData(in Input) map[string]any {
 	return data
 }
 
-// host returns the variables of one node.
-func (t Templates) host(node Node, values map[string]any) ([]byte, error) {
+// hostVars returns the variables of one node.
+func hostVars(parsed *template.Template, node Node, values map[string]any) ([]byte, error) {
 	hostValues := map[string]any{
 		"node_ip": node.Address, "node_labels": node.Labels, "node_taints": taints(node.Taints),
 	}
@@ -217,7 +236,7 @@ func (t Templates) host(node Node, values map[string]any) ([]byte, error) {
 		"NTP": len(node.NTP) > 0, "Services": len(node.Services) > 0,
 		"KubeReserved": len(node.KubeReserved) > 0, "SystemReserved": len(node.SystemReserved) > 0,
 	}
-	return t.execute("host_vars/host.yml.tmpl", host, hostValues)
+	return execute(parsed, host, hostValues)
 }
 
 // knownHosts returns the nodes' host keys, the masters' first.
@@ -526,16 +545,33 @@ func tenth(cidr string) string {
 }
 
 func (t Templates) execute(name string, data map[string]any, values map[string]any) ([]byte, error) {
-	parsed := template.New(path.Base(name)).Option("missingkey=error").Funcs(template.FuncMap{
-		"var": func(names ...string) (string, error) { return lines(values, names) },
-	})
-	parsed, err := parsed.ParseFS(t.files, name)
+	parsed, err := t.parse(name)
+	if err != nil {
+		return nil, err
+	}
+	return execute(parsed, data, values)
+}
+
+func (t Templates) parse(name string) (*template.Template, error) {
+	parsed, err := template.New(path.Base(name)).Option("missingkey=error").Funcs(varFunc(nil)).ParseFS(t.files, name)
 	if err != nil {
 		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be read: %w", name, err)
 	}
+	return parsed, nil
+}
+
+// varFunc is what templates write variables with.
+func varFunc(values map[string]any) template.FuncMap {
+	return template.FuncMap{"var": func(names ...string) (string, error) { return lines(values, names) }}
+}
+
+// execute renders a template. The same template may not be rendered by two callers at once.
+func execute(parsed *template.Template, data map[string]any, values map[string]any) ([]byte, error) {
 	var out bytes.Buffer
-	if err := parsed.Execute(&out, data); err != nil {
-		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be rendered: %w", name, err)
+	if err := parsed.Funcs(varFunc(values)).Execute(&out, data); err != nil {
+		return nil, director.Errorf(
+			director.KindInternal, op, "the template %s cannot be rendered: %w", parsed.Name(), err,
+		)
 	}
 	return out.Bytes(), nil
 }

@@ -267,18 +267,15 @@ func TestSchema(t *testing.T) {
 	}
 }
 
-// TestAnsibleReadsIt asks the real Ansible what it understands.
-func TestAnsibleReadsIt(t *testing.T) {
-	t.Parallel()
-	program, err := exec.LookPath("ansible-inventory")
-	if err != nil {
-		t.Skip("ansible-inventory is not installed")
-	}
-	files, err := Render(large())
+// run has a program of Ansible read the rendered inventory, and returns what it writes.
+func run(t *testing.T, in Input, program string, args ...string) []byte {
+	t.Helper()
+	files, err := Render(in)
 	if err != nil {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
+	files["ansible.cfg"] = nil
 	for path, data := range files {
 		to := filepath.Join(dir, path)
 		if err := os.MkdirAll(filepath.Dir(to), 0o755); err != nil {
@@ -288,16 +285,54 @@ func TestAnsibleReadsIt(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	config := filepath.Join(dir, "ansible.cfg")
-	if err := os.WriteFile(config, nil, 0o600); err != nil {
+	args = append([]string{"-i", filepath.Join(dir, "hosts.ini")}, args...)
+	cmd := exec.CommandContext(t.Context(), program, args...)
+	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+filepath.Join(dir, "ansible.cfg"), "ANSIBLE_LOCAL_TEMP="+dir)
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	return out
+}
+
+// TestOnlySomeNodesHaveVariables has the real Ansible read an inventory without the variables of two nodes: the
+// playbooks ask those for their address alone.
+func TestOnlySomeNodesHaveVariables(t *testing.T) {
+	t.Parallel()
+	in := large()
+	in.Only = []string{"w1", "m1"}
+	files, err := Render(in)
+	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(t.Context(), program, "-i", filepath.Join(dir, "hosts.ini"), "--host", "w1")
-	cmd.Env = append(os.Environ(), "ANSIBLE_CONFIG="+config, "ANSIBLE_LOCAL_TEMP="+dir)
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatalf("%v: %s", err, err.(*exec.ExitError).Stderr) //nolint:errorlint // Output documents it
+	want := []string{
+		"group_vars/all.yml", "host_vars/m1.yml", "host_vars/w1.yml", "hosts.ini", "known_hosts",
 	}
+	if d := cmp.Diff(want, files.Paths()); d != "" {
+		t.Errorf("files (-want +got):\n%s", d)
+	}
+	all, err := Render(large())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, same := range []string{"group_vars/all.yml", "host_vars/m1.yml", "host_vars/w1.yml", "known_hosts"} {
+		if d := cmp.Diff(string(all[same]), string(files[same])); d != "" {
+			t.Errorf("%s differs from that of a whole inventory (-want +got):\n%s", same, d)
+		}
+	}
+	out := run(
+		t, in, "ansible", "w1", "-c", "local", "-m", "ansible.builtin.debug", "-a",
+		"msg={{ groups['cluster'] | map('extract', hostvars, 'node_ip') | join(' ') }}",
+	)
+	if addresses := "10.88.0.11 10.88.0.12 10.88.0.13 10.88.0.21"; !strings.Contains(string(out), addresses) {
+		t.Errorf("the addresses are not %s:\n%s", addresses, out)
+	}
+}
+
+// TestAnsibleReadsIt asks the real Ansible what it understands.
+func TestAnsibleReadsIt(t *testing.T) {
+	t.Parallel()
+	out := run(t, large(), "ansible-inventory", "--host", "w1")
 	var vars map[string]any
 	if err := json.Unmarshal(out, &vars); err != nil {
 		t.Fatal(err)

@@ -82,6 +82,6 @@ func (e Keys) nodeKey(ctx context.Context, machine string) (public string, adopt
 	if public, err = e.adoptedKey(ctx, machine); err != nil || public != "" {
 		return public, public != "", err
 	}
-	key, err := e.HostKey(ctx, machine)
-	return key.Public, false, err
+	public, err = keyring(e).public(ctx, machine)
+	return public, false, err
 }

@@ -60,6 +60,23 @@ func (k keyring) known(ctx context.Context, owner, name string) (cloudinit.HostK
 	return decodeKey(owner, name, plain)
 }
 
+// public returns the public part of a machine's host key, and makes the key at the first call.
+func (k keyring) public(ctx context.Context, machine string) (string, error) {
+	if u, ok := k.Sealer.(*unsealed); ok {
+		sealed, err := k.Secrets.Secret(ctx, machine, SecretHostKey)
+		if err != nil {
+			return "", err
+		}
+		if sealed != nil {
+			if public, err := u.hostKey(machine, sealed); err != nil || public != "" {
+				return public, err
+			}
+		}
+	}
+	key, err := k.ensure(ctx, machine, SecretHostKey)
+	return key.Public, err
+}
+
 // ensure returns the key pair, and makes it at the first call. It is safe to call concurrently.
 func (k keyring) ensure(ctx context.Context, owner, name string) (cloudinit.HostKey, error) {
 	if key, err := k.known(ctx, owner, name); err != nil || key.Public != "" {

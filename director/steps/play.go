@@ -84,7 +84,11 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 			return ansible.Play{}, "", ctx.Err()
 		}
 	}
-	files, err := e.inventory(facts, templates.Render, func(machine string) (string, error) {
+	only := nodesOf(facts, p.Limit)
+	files, err := e.inventory(facts, func(in inventory.Input) (inventory.Files, error) {
+		in.Only = only
+		return templates.Render(in)
+	}, func(machine string) (string, error) {
 		key, _, err := e.nodeKey(ctx, machine)
 		return key, err
 	})
@@ -105,6 +109,26 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 		OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
 		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt),
 	}, digest, nil
+}
+
+// nodesOf returns whose variables a run with that limit reads: those of the nodes that it acts on and of the masters.
+// It returns nil, for all, if the limit is none or names something else than nodes.
+func nodesOf(f step.Facts, limit []string) []string {
+	if len(limit) == 0 {
+		return nil
+	}
+	only := slices.Clone(limit)
+	known := map[string]bool{}
+	for _, m := range f.Nodes {
+		known[m.Name] = true
+		if m.Role == director.RoleMaster {
+			only = append(only, m.Name)
+		}
+	}
+	if slices.ContainsFunc(limit, func(name string) bool { return !known[name] }) {
+		return nil
+	}
+	return only
 }
 
 // playPatience is how long a play may be too early in a row before a person is asked. Kubelets renew each token of a

@@ -52,6 +52,32 @@ func TestPublicRowsAreOpenedOnce(t *testing.T) {
 	}
 }
 
+func TestPublicPartsOfPairsAreOpenedOnce(t *testing.T) {
+	t.Parallel()
+	sealer := &countingSealer{}
+	u := newUnsealed(sealer)
+	pair := func(public string) []byte { return []byte(`{"private":"P","public":"` + public + `"}`) }
+	for _, row := range []struct {
+		machine, public string
+		opened          int // so far
+	}{
+		{machine: "m1", public: "ssh-ed25519 A", opened: 1},
+		{machine: "m1", public: "ssh-ed25519 A", opened: 1},
+		{machine: "m2", public: "ssh-ed25519 A", opened: 2},
+		{machine: "m1", public: "ssh-ed25519 B", opened: 3}, // it has another key now
+		{machine: "m1", public: "ssh-ed25519 B", opened: 3},
+	} {
+		got, err := u.hostKey(row.machine, pair(row.public))
+		if err != nil || got != row.public || sealer.opened != row.opened {
+			t.Errorf("%s: %q, %v, opened %d times, want %q and %d", row.machine, got, err, sealer.opened, row.public,
+				row.opened)
+		}
+	}
+	if len(u.plain) > 0 {
+		t.Error("private parts are remembered")
+	}
+}
+
 func TestWhatDoesNotOpenIsAskedAgain(t *testing.T) {
 	t.Parallel()
 	sealer := &countingSealer{err: errors.New("damaged")}
