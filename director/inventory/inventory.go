@@ -76,8 +76,8 @@ type Input struct {
 	KeyFile string // private key; a relative path is relative to hosts.ini; empty when the run names it
 
 	Nodes []Node
-	// Only names the nodes whose own variables a run needs; nil for all. Of the others the inventory has the groups, the
-	// address and the host key, because Ansible reads a file for each node, which takes long with many.
+	// Only names the nodes whose own variables a run needs; nil for all. Of the others the inventory has the groups,
+	// the address and the host key, because Ansible reads a file for each node, which takes long with many.
 	Only []string
 	Vars map[string]any // what the cluster's model sets in spec.vars; see Variables for the names
 }
