@@ -99,7 +99,7 @@ func (d environment) playbooks(ctx context.Context, m *metrics.Metrics) (steps.P
 		return steps.Playbooks{}, err
 	}
 	return steps.Playbooks{
-		Player: runner, LocalAddress: localAddress,
+		Player: runner, LocalAddress: (&routes{find: localAddress, now: time.Now}).localAddress,
 		Trees: func(hash string) (string, error) {
 			dir := d.path("playbooks", hash)
 			if _, err := os.Stat(dir); err != nil {

@@ -3,6 +3,7 @@ package steps
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -24,6 +25,16 @@ type vault map[[2]string][]byte
 
 func (v vault) Secret(_ context.Context, owner, name string) ([]byte, error) {
 	return v[[2]string{owner, name}], nil
+}
+
+func (v vault) SecretsOf(_ context.Context, owners, names []string) (map[[2]string][]byte, error) {
+	all := map[[2]string][]byte{}
+	for k, sealed := range v {
+		if slices.Contains(owners, k[0]) && slices.Contains(names, k[1]) {
+			all[k] = sealed
+		}
+	}
+	return all, nil
 }
 
 func (v vault) AddSecret(_ context.Context, owner, name string, sealed []byte) ([]byte, error) {

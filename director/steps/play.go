@@ -85,6 +85,9 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 		}
 	}
 	only := nodesOf(facts, p.Limit)
+	if e.Keys, err = e.ofNodes(ctx, facts.Nodes); err != nil {
+		return ansible.Play{}, "", err
+	}
 	files, err := e.inventory(facts, func(in inventory.Input) (inventory.Files, error) {
 		in.Only = only
 		return templates.Render(in)

@@ -57,6 +57,8 @@ type Records interface {
 // Secrets keeps sealed blobs.
 type Secrets interface {
 	Secret(ctx context.Context, owner, name string) ([]byte, error)
+	// SecretsOf returns the blobs of those owners under those names, by owner and name. What is not there is left out.
+	SecretsOf(ctx context.Context, owners, names []string) (map[[2]string][]byte, error)
 	// AddSecret stores the blob unless there is one, and returns the one that is stored then.
 	AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error)
 	// SetSecret replaces the stored blob, and deletes it if it is nil.

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"time"
 
 	"gorm.io/gorm"
@@ -239,6 +240,27 @@ func (s *documentStore) Secret(ctx context.Context, owner, name string) ([]byte,
 		return nil, nil
 	}
 	return sealed, dbError("store.secret", "secret "+name, err)
+}
+
+// SecretsOf returns the sealed blobs of those owners under those names, by owner and name.
+func (s *documentStore) SecretsOf(ctx context.Context, owners, names []string) (map[[2]string][]byte, error) {
+	all := map[[2]string][]byte{}
+	for some := range slices.Chunk(owners, 500) { // a database bounds the parameters of a query
+		var rows []struct {
+			Owner, Name string
+			Sealed      []byte
+		}
+		err := s.read.WithContext(ctx).Raw(
+			"SELECT owner, name, sealed FROM secrets WHERE owner IN ? AND name IN ?", some, names,
+		).Scan(&rows).Error
+		if err != nil {
+			return nil, dbError("store.secrets", "secrets", err)
+		}
+		for _, r := range rows {
+			all[[2]string{r.Owner, r.Name}] = r.Sealed
+		}
+	}
+	return all, nil
 }
 
 // AddSecret stores the sealed blob unless there is one, and returns the one that is stored then: two that race end up

@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -246,6 +247,42 @@ func TestSecretsOfARaceAreOne(t *testing.T) {
 			if other := <-results; other != first {
 				t.Errorf("one got %q and another %q", first, other)
 			}
+		}
+	})
+}
+
+func TestSecretsOfManyAreReadAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s, ctx := open(), t.Context()
+		var owners []string
+		want := map[[2]string][]byte{}
+		for i := range 1001 { // more than one query asks for
+			owner := fmt.Sprintf("m%d", i)
+			owners = append(owners, owner)
+			for _, name := range []string{"host-key", "trust", "other"} {
+				if (i+len(name))%3 != 0 {
+					continue
+				}
+				if err := s.SetSecret(ctx, owner, name, []byte(owner+name)); err != nil {
+					t.Fatal(err)
+				}
+				if name != "other" {
+					want[[2]string{owner, name}] = []byte(owner + name)
+				}
+			}
+		}
+		if err := s.SetSecret(ctx, "stranger", "trust", []byte("x")); err != nil {
+			t.Fatal(err)
+		}
+		got, err := s.SecretsOf(ctx, owners, []string{"host-key", "trust"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("secrets (-want +got):\n%s", d)
+		}
+		if none, err := s.SecretsOf(ctx, nil, []string{"trust"}); err != nil || len(none) != 0 {
+			t.Errorf("of no one: %v, %v", none, err)
 		}
 	})
 }

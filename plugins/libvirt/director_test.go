@@ -37,6 +37,18 @@ func (r *registry) Secret(_ context.Context, owner, name string) ([]byte, error)
 	return r.secrets[owner+name], nil
 }
 
+func (r *registry) SecretsOf(_ context.Context, owners, names []string) (map[[2]string][]byte, error) {
+	all := map[[2]string][]byte{}
+	for _, owner := range owners {
+		for _, name := range names {
+			if sealed := r.secrets[owner+name]; sealed != nil {
+				all[[2]string{owner, name}] = sealed
+			}
+		}
+	}
+	return all, nil
+}
+
 func (r *registry) AddSecret(ctx context.Context, owner, name string, sealed []byte) ([]byte, error) {
 	if r.secrets[owner+name] == nil {
 		r.secrets[owner+name] = sealed
