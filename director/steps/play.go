@@ -52,23 +52,14 @@ func (e playSteps) play(ctx context.Context, r plan.Run, p step.PlayParams) erro
 // are rendered: rendering takes a core, and a request of a person would wait behind as many renderings as there are
 // plans.
 func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParams) (ansible.Play, string, error) {
-	facts, err := e.facts.of(r.Plan)
+	facts, err := e.factsOf(r.Plan, p)
 	if err != nil {
 		return ansible.Play{}, "", plan.Abort(err)
 	}
-	if p.Kubernetes != "" {
-		if facts, err = facts.At(p.Kubernetes); err != nil {
-			return ansible.Play{}, "", plan.Abort(err)
-		}
-	}
-	facts = facts.Moved(p.Moved) // also a copy of the list of nodes
 	tree, err := e.Trees(r.Plan.Playbooks)
 	if err != nil {
 		return ansible.Play{}, "", err
 	}
-	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m plan.MachineSpec) bool {
-		return slices.Contains(p.Without, m.Name)
-	})
 	templates, err := inventory.TemplatesOf(tree)
 	if err != nil {
 		return ansible.Play{}, "", err
@@ -112,6 +103,22 @@ func (e playSteps) preparePlay(ctx context.Context, r plan.Run, p step.PlayParam
 		OldSSHKey: []byte(login.Old.Reveal()), KnownHosts: files["known_hosts"], Limit: p.Limit, Diff: false,
 		LogPath: e.LogPath(r.Plan.ID, r.Step.ID, r.Attempt),
 	}, digest, nil
+}
+
+// factsOf returns what the run knows of its cluster.
+func (e playSteps) factsOf(of *plan.Plan, p step.PlayParams) (step.Facts, error) {
+	facts, err := e.facts.of(of)
+	if err == nil && p.Kubernetes != "" {
+		facts, err = facts.At(p.Kubernetes)
+	}
+	if err != nil {
+		return step.Facts{}, err
+	}
+	facts = facts.Moved(p.Moved) // also a copy of the list of nodes
+	facts.Nodes = slices.DeleteFunc(facts.Nodes, func(m plan.MachineSpec) bool {
+		return slices.Contains(p.Without, m.Name)
+	})
+	return facts, nil
 }
 
 // nodesOf returns whose variables a run with that limit reads: those of the nodes that it acts on and of the masters.
