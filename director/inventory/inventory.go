@@ -544,38 +544,6 @@ func tenth(cidr string) string {
 	return addr.String()
 }
 
-func (t Templates) execute(name string, data map[string]any, values map[string]any) ([]byte, error) {
-	parsed, err := t.parse(name)
-	if err != nil {
-		return nil, err
-	}
-	return execute(parsed, data, values)
-}
-
-func (t Templates) parse(name string) (*template.Template, error) {
-	parsed, err := template.New(path.Base(name)).Option("missingkey=error").Funcs(varFunc(nil)).ParseFS(t.files, name)
-	if err != nil {
-		return nil, director.Errorf(director.KindInternal, op, "the template %s cannot be read: %w", name, err)
-	}
-	return parsed, nil
-}
-
-// varFunc is what templates write variables with.
-func varFunc(values map[string]any) template.FuncMap {
-	return template.FuncMap{"var": func(names ...string) (string, error) { return lines(values, names) }}
-}
-
-// execute renders a template. The same template may not be rendered by two callers at once.
-func execute(parsed *template.Template, data map[string]any, values map[string]any) ([]byte, error) {
-	var out bytes.Buffer
-	if err := parsed.Funcs(varFunc(values)).Execute(&out, data); err != nil {
-		return nil, director.Errorf(
-			director.KindInternal, op, "the template %s cannot be rendered: %w", parsed.Name(), err,
-		)
-	}
-	return out.Bytes(), nil
-}
-
 // lines returns "name: value" of each variable as YAML.
 func lines(values map[string]any, names []string) (string, error) {
 	var out bytes.Buffer
