@@ -7,6 +7,7 @@ import (
 	"errors"
 	"io"
 	"os"
+	"slices"
 	"sync"
 )
 
@@ -16,14 +17,20 @@ const (
 	maxIndexes = 128       // logs whose index is in memory
 )
 
-// lineIndex knows where the lines of a file begin that only grows: the place of every markEvery-th line. Of a million
-// lines it takes 8 KiB. A last line that has no end yet does not count.
+// lineIndex knows the lines of a file that only grows.
 type lineIndex struct {
-	mu    sync.Mutex
-	file  os.FileInfo
-	marks []int64
-	lines int64
-	end   int64 // of the last whole line
+	mu   sync.Mutex
+	file os.FileInfo
+	lineMap
+}
+
+// lineMap knows where the lines of a file begin: the place of every markEvery-th line. Of a million lines it takes
+// 9 KiB. A last line that has no end yet does not count.
+type lineMap struct {
+	marks   []int64
+	suspect []bool // the lines from the mark to the next one have one of failureMarks
+	lines   int64
+	end     int64 // of the last whole line
 }
 
 // update takes in what was written since.
@@ -33,29 +40,19 @@ func (x *lineIndex) update(ctx context.Context, f *os.File) error {
 		return err
 	}
 	if x.file == nil || !os.SameFile(x.file, info) || info.Size() < x.end {
-		x.marks, x.lines, x.end = []int64{0}, 0, 0
+		x.lineMap = lineMap{marks: []int64{0}, suspect: []bool{false}}
 	}
 	x.file = info
-	block := make([]byte, readBlock)
-	at := x.end
-	for at < info.Size() {
+	block := make([]byte, longestMark+readBlock)
+	kept := 0 // bytes of the block before: a mark may begin in one block and end in the next
+	for at := x.end; at < info.Size(); {
 		if ctx.Err() != nil {
 			return ctx.Err()
 		}
-		n, err := f.ReadAt(block, at)
-		for rest := block[:n]; ; {
-			i := bytes.IndexByte(rest, '\n')
-			if i < 0 {
-				break
-			}
-			rest = rest[i+1:]
-			x.lines++
-			x.end = at + int64(n-len(rest))
-			if x.lines%markEvery == 0 {
-				x.marks = append(x.marks, x.end)
-			}
-		}
+		n, err := f.ReadAt(block[kept:kept+readBlock], at)
+		x.add(block[:kept+n], kept, at)
 		at += int64(n)
+		kept = copy(block, block[max(0, kept+n-longestMark):kept+n])
 		if errors.Is(err, io.EOF) {
 			break
 		}
@@ -66,10 +63,52 @@ func (x *lineIndex) update(ctx context.Context, f *os.File) error {
 	return nil
 }
 
+// add takes in a block of the file, whose bytes from kept on begin at the place.
+func (m *lineMap) add(block []byte, kept int, at int64) {
+	began := 0
+	for i := kept; ; {
+		n := bytes.IndexByte(block[i:], '\n')
+		if n < 0 {
+			break
+		}
+		i += n + 1
+		m.lines++
+		m.end = at + int64(i-kept)
+		if m.lines%markEvery == 0 {
+			m.look(block[began:i])
+			m.marks, m.suspect = append(m.marks, m.end), append(m.suspect, false)
+			began = i
+		}
+	}
+	m.look(block[began:])
+}
+
+// look looks for failures in a part of what follows the last mark.
+func (m *lineMap) look(part []byte) {
+	last := len(m.suspect) - 1
+	m.suspect[last] = m.suspect[last] || mayHaveFailed(part)
+}
+
+// clone is a map that does not change when its file grows.
+func (m *lineMap) clone() lineMap {
+	return lineMap{marks: slices.Clone(m.marks), suspect: slices.Clone(m.suspect), lines: m.lines, end: m.end}
+}
+
+// suspectFrom returns the first mark's line from this mark's line on, counted from 0, behind which a line may have
+// failed, or how many lines there are.
+func (m *lineMap) suspectFrom(line int64) int64 {
+	first := line / markEvery
+	i := slices.Index(m.suspect[first:], true)
+	if i < 0 {
+		return m.lines
+	}
+	return min((first+int64(i))*markEvery, m.lines)
+}
+
 // reader returns a reader that begins with the line, counted from 0, and ends with the last whole line.
-func (x *lineIndex) reader(f *os.File, line int64) (*bufio.Reader, error) {
-	mark := min(line/markEvery, int64(len(x.marks)-1))
-	r := bufio.NewReaderSize(io.NewSectionReader(f, x.marks[mark], x.end-x.marks[mark]), readBlock)
+func (m *lineMap) reader(f *os.File, line int64) (*bufio.Reader, error) {
+	mark := min(line/markEvery, int64(len(m.marks)-1))
+	r := bufio.NewReaderSize(io.NewSectionReader(f, m.marks[mark], m.end-m.marks[mark]), readBlock)
 	for range line - mark*markEvery {
 		if err := skipLine(r); err != nil {
 			return r, err

@@ -170,26 +170,36 @@ func (s *Service) searchLog(ctx context.Context, id string, q LogSearch) (Hits, 
 	if err != nil {
 		return out, err
 	}
-	out.Total = index.lines
-	line := min(max(q.From-1, 0), index.lines)
-	r, err := index.reader(f, line)
-	index.mu.Unlock() // what is there does not change
-	if err != nil {
-		return out, err
-	}
-	return out, s.search(ctx, r, line, q, &out)
+	known := index.clone() // what is there does not change
+	index.mu.Unlock()
+	out.Total = known.lines
+	return out, search(ctx, f, &known, q, &out)
 }
 
-func (s *Service) search(ctx context.Context, r *bufio.Reader, line int64, q LogSearch, out *Hits) error {
+// search looks through the lines of f that are known.
+func search(ctx context.Context, f *os.File, known *lineMap, q LogSearch, out *Hits) error {
 	m := newMatcher(q)
 	until := time.Now().Add(searchTime)
-	for ; line < out.Total; line++ {
+	line := min(max(q.From-1, 0), known.lines)
+	r, err := known.reader(f, line)
+	if err != nil {
+		return err
+	}
+	for ; line < known.lines; line++ {
 		if line%markEvery == 0 {
 			if ctx.Err() != nil {
 				return ctx.Err()
 			}
 			if time.Now().After(until) {
 				break
+			}
+			if next := known.suspectFrom(line); q.Failed && next > line {
+				if line = next; line == known.lines {
+					break
+				}
+				if r, err = known.reader(f, line); err != nil {
+					return err
+				}
 			}
 		}
 		text, err := wholeLine(r)
@@ -205,7 +215,7 @@ func (s *Service) search(ctx context.Context, r *bufio.Reader, line int64, q Log
 		}
 		out.Items = append(out.Items, Hit{line + 1, hit})
 	}
-	if line < out.Total {
+	if line < known.lines {
 		out.Next = line + 1
 	}
 	return nil
@@ -246,7 +256,7 @@ func newMatcher(q LogSearch) *matcher {
 
 // match returns what fits in the line, with some text around it.
 func (m *matcher) match(line []byte) (string, bool) {
-	if m.failed && !slices.ContainsFunc(failureMarks, func(mark []byte) bool { return bytes.Contains(line, mark) }) {
+	if m.failed && !mayHaveFailed(line) {
 		return "", false
 	}
 	if len(m.sure) > 0 {
@@ -270,9 +280,16 @@ func (m *matcher) match(line []byte) (string, bool) {
 	return m.find(v)
 }
 
-// failureMarks are texts of which every line that failed has one.
+// failureMarks are texts of which every line that failed has one. They do not begin with their quotation mark, which is
+// everywhere: a search for it is four times slower.
 var failureMarks = [][]byte{
-	[]byte(`"failed"`), []byte(`"unreachable"`), []byte(`"ERROR"`), []byte(`"lost"`), []byte(`"run_end"`),
+	[]byte(`failed"`), []byte(`unreachable"`), []byte(`ERROR"`), []byte(`lost"`), []byte(`run_end"`),
+}
+
+const longestMark = len(`unreachable"`)
+
+func mayHaveFailed(text []byte) bool {
+	return slices.ContainsFunc(failureMarks, func(mark []byte) bool { return bytes.Contains(text, mark) })
 }
 
 // hasFailed reports whether the line is about a task that failed, a host that could not be reached, events that are

@@ -206,5 +206,72 @@ func TestLongLog(t *testing.T) {
 	measure("tail, index not there yet", time.Second, func() bool { return lines(LogQuery{Tail: 500}) })
 	measure("tail again", 300*time.Millisecond, func() bool { return lines(LogQuery{Tail: 500}) })
 	measure("jump to the middle", 300*time.Millisecond, func() bool { return lines(LogQuery{From: total / 2}) })
+	measure("no line failed", time.Second, func() bool {
+		hits, err := s.SearchLog(ctx, "p1", LogSearch{Step: play, Attempt: 1, Failed: true, From: 1, Limit: 10})
+		return err == nil && len(hits.Items) == 0 && hits.Next == 0
+	})
 	measure("search, hit in the last line", 2*time.Second, func() bool { return search("line 1000000") })
+}
+
+// Each line that failed is found, wherever it lies: next to a mark, where one block of the file ends and the next one
+// begins, and in what is written after the log was read.
+func TestFailuresOfALongLog(t *testing.T) {
+	t.Parallel()
+	s, _ := open(t)
+	path := s.LogPath("p1", play, 1)
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	var want []int64
+	line, size := int64(0), 0
+	write := func(lines int) {
+		var b bytes.Buffer
+		for range lines {
+			line++
+			status, space := "ok", 0
+			left := readBlock - size%readBlock
+			if left >= 40 && left < 56 {
+				space = left - 17 - 16 // the next line is a failure, whose mark is cut in two
+			}
+			if at := line % (5 * markEvery); left == 17 || at == 1 || at == 0 {
+				status = "unreachable"
+				want = append(want, line)
+			}
+			n, _ := fmt.Fprintf(&b, `{"status":"%s"%*s}`+"\n", status, space, "") // a buffer takes all
+			size += n
+		}
+		if _, err := f.Write(b.Bytes()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	search := func(from int64) []int64 {
+		var got []int64
+		for from > 0 {
+			hits, err := s.SearchLog(t.Context(), "p1",
+				LogSearch{Step: play, Attempt: 1, Failed: true, From: from, Limit: 7})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, hit := range hits.Items {
+				got = append(got, hit.Line)
+			}
+			from = hits.Next
+		}
+		return got
+	}
+	for range 3 {
+		write(40*markEvery + 500)
+		if diff := cmp.Diff(want, search(1)); diff != "" {
+			t.Fatal(diff)
+		}
+	}
+	if len(want) < 50 {
+		t.Errorf("the log has only %d lines that failed", len(want))
+	}
+	after := want[len(want)/2] + 1
+	if diff := cmp.Diff(want[len(want)/2+1:], search(after)); diff != "" {
+		t.Errorf("from line %d: %s", after, diff)
+	}
 }
