@@ -1,4 +1,4 @@
-import { Table, Tbody, Thead } from '@patternfly/react-table'
+import { Tbody, Thead } from '@patternfly/react-table'
 import { keepPreviousData } from '@tanstack/react-query'
 import { memo } from 'react'
 import { Link } from 'react-router'
@@ -6,6 +6,7 @@ import { api, list, type Schemas } from '../api/client'
 import { Td, Th, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Gradually } from '../ui/gradually'
+import { LongTable, share } from '../ui/longTable'
 import { Answer, Nothing, Page } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -30,6 +31,8 @@ const orders: [string, string][] = [
   ['ends_at', 'certificate that ends first'],
   ['seen_at', 'seen longest ago'],
 ]
+
+const columns = `${share(3)} ${share(2)} 7.5rem minmax(4.7rem, 1fr) 5rem 7.5rem ${share(1)} 6.5rem 5.5rem`
 
 // AllNodes lists the nodes of all clusters as they were seen last.
 export default function AllNodes() {
@@ -80,7 +83,7 @@ export default function AllNodes() {
             {list(answer.items).length === 0 ? (
               <Nothing title="No node is like this." />
             ) : (
-              <Table role="table" aria-label="Nodes of all clusters" variant="compact">
+              <LongTable label="Nodes of all clusters" columns={columns}>
                 <Thead>
                   <Tr>
                     <Th>Node</Th>
@@ -99,7 +102,7 @@ export default function AllNodes() {
                     {(n) => <Row of={n} />}
                   </Gradually>
                 </Tbody>
-              </Table>
+              </LongTable>
             )}
             <Pages filters={filters} next={answer.continue} />
           </>

@@ -1,4 +1,4 @@
-import { Table, Tbody, Thead } from '@patternfly/react-table'
+import { Tbody, Thead } from '@patternfly/react-table'
 import { keepPreviousData } from '@tanstack/react-query'
 import { memo } from 'react'
 import { api, list, type Schemas } from '../api/client'
@@ -8,6 +8,7 @@ import { Td, Th, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Gradually } from '../ui/gradually'
 import { LinkButton } from '../ui/linkButton'
+import { LongTable, share } from '../ui/longTable'
 import { Answer, Nothing, Page } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -136,10 +137,12 @@ function Counts({ total, of, filters }: { total: number; of: Schemas['Facets']; 
   )
 }
 
+const columns = `${share(2)} 7.5rem ${share(1)} 5.5rem ${share(1)} ${share(1)} ${share(1.7)} 6rem`
+
 // Rows are drawn again only when the director has answered: a filter of many clusters must be quick.
 const Rows = memo(function Rows({ of }: { of: Schemas['Cluster'][] }) {
   return (
-    <Table role="table" aria-label="Clusters" variant="compact">
+    <LongTable label="Clusters" columns={columns}>
       <Thead>
         <Tr>
           <Th>Cluster</Th>
@@ -157,7 +160,7 @@ const Rows = memo(function Rows({ of }: { of: Schemas['Cluster'][] }) {
           {(one) => <Row of={one} />}
         </Gradually>
       </Tbody>
-    </Table>
+    </LongTable>
   )
 })
 

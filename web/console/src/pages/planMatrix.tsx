@@ -4,6 +4,7 @@ import { api, list, type Schemas } from '../api/client'
 import { phaseOf, stepPath } from '../plan/plan'
 import { FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Gradually } from '../ui/gradually'
+import { columnsOf } from '../ui/longTable'
 import { Answer, Nothing } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -39,18 +40,18 @@ export function PlanMatrix({ plan }: { plan: string }) {
               <Nothing title="No node is like this." />
             ) : (
               <div className="wide" tabIndex={0} role="region" aria-label="Nodes and phases" onScroll={stick}>
-                <table className="matrix">
-                  <thead>
-                    <tr>
-                      <th scope="col">node</th>
+                <table role="table" className="matrix" style={columnsOf(widths(matrix))}>
+                  <thead role="rowgroup">
+                    <tr role="row">
+                      <th role="columnheader">node</th>
                       {matrix.groups.map((g) => (
-                        <th key={g.name} scope="col">
+                        <th key={g.name} role="columnheader">
                           {phaseOf(g.name)}
                         </th>
                       ))}
                     </tr>
                   </thead>
-                  <tbody>
+                  <tbody role="rowgroup">
                     <Gradually of={matrix.rows} name={(r) => r.node ?? ''} most={12}>
                       {(r) => <MatrixRow plan={plan} groups={matrix.groups} of={r} />}
                     </Gradually>
@@ -72,6 +73,22 @@ function stick({ currentTarget: box }: UIEvent<HTMLElement>) {
   box.classList.toggle('scrolled', box.scrollLeft !== 0)
 }
 
+type Cell = Schemas['MatrixRow']['cells'][number]
+
+const wordOf = (c: Cell) => (c.steps > 1 ? `${c.done}/${c.steps}` : c.status)
+
+const around = 4 // characters that the symbol of a status takes
+
+// widths is what the longest word of each column needs. A character is seldom as wide as the figure that ch stands for.
+function widths({ rows, groups }: Schemas['Matrix']): string {
+  const names = Math.max(...rows.map((r) => (r.node ?? '').length), 'the cluster'.length)
+  const phases = groups.map((g) => phaseOf(g.name).length)
+  for (const row of rows) {
+    for (const c of row.cells) phases[c.group] = Math.max(phases[c.group] ?? 0, wordOf(c).length + around)
+  }
+  return [names, ...phases].map((n) => `calc(${0.85 * n}ch + 1rem)`).join(' ')
+}
+
 interface MatrixRowProps {
   plan: string
   groups: Schemas['StepGroup'][]
@@ -83,18 +100,18 @@ const MatrixRow = memo(
   function MatrixRow({ plan, groups, of: row }: MatrixRowProps) {
     const cells = new Map(row.cells.map((c) => [c.group, c]))
     return (
-      <tr>
-        <th scope="row">{row.node ?? 'the cluster'}</th>
+      <tr role="row">
+        <th role="rowheader">{row.node ?? 'the cluster'}</th>
         {groups.map((g, i) => {
           const c = cells.get(i)
           return (
-            <td key={g.name}>
+            <td key={g.name} role="cell">
               {c && (
                 <RowLink
                   to={stepPath(plan, c.step)}
                   aria-label={`${row.node ?? 'the cluster'}, ${phaseOf(g.name)}: ${c.status}`}
                 >
-                  <Status of={c.status} word={c.steps > 1 ? `${c.done}/${c.steps}` : c.status} />
+                  <Status of={c.status} word={wordOf(c)} />
                 </RowLink>
               )}
             </td>

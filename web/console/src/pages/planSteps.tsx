@@ -6,6 +6,7 @@ import { phaseOf, stepPath, timelineOf, troubled, type Plan, type Step } from '.
 import { Td, Th, Tr } from '../ui/cells'
 import { ChoiceFilter, FilterBar, Pages, TextFilter } from '../ui/filters'
 import { Gradually } from '../ui/gradually'
+import { LongTable, share } from '../ui/longTable'
 import { Answer, Nothing } from '../ui/page'
 import { RowLink } from '../ui/rowLink'
 import { Status } from '../ui/status'
@@ -144,9 +145,11 @@ export function PlanSteps({ plan }: { plan: string }) {
   )
 }
 
+const columns = `${share(5)} ${share(3)} ${share(2)} ${share(3)} 5rem 6.5rem`
+
 function Rows({ plan, of: steps }: { plan: string; of: Step[] }) {
   return (
-    <Table role="table" aria-label="Steps" variant="compact">
+    <LongTable label="Steps" columns={columns}>
       <Thead>
         <Tr>
           <Th>Step</Th>
@@ -162,7 +165,7 @@ function Rows({ plan, of: steps }: { plan: string; of: Step[] }) {
           {(s) => <Row plan={plan} of={s} />}
         </Gradually>
       </Tbody>
-    </Table>
+    </LongTable>
   )
 }
 
