@@ -76,6 +76,20 @@ func Start(tb testing.TB, ldif string, life time.Duration, limit string) *Server
 	if err := load.Run(); err != nil {
 		tb.Fatalf("slapadd: %v\n%s", err, said.String())
 	}
+	for range tries {
+		if s.serve(tb, conf, filepath.Join(dir, "pid")) {
+			return s
+		}
+	}
+	tb.Fatalf("slapd ended at once %d times", tries)
+	return nil
+}
+
+const tries = 5 // another program may take a free port before slapd has it
+
+// serve starts slapd on free ports, and reports whether it serves them.
+func (s *Server) serve(tb testing.TB, conf, pid string) bool {
+	tb.Helper()
 	plain, secure := freePort(tb), freePort(tb)
 	s.URL, s.URLS = "ldap://localhost:"+plain, "ldaps://localhost:"+secure
 	cmd := exec.CommandContext(
@@ -85,18 +99,32 @@ func Start(tb testing.TB, ldif string, life time.Duration, limit string) *Server
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
 	must(tb, cmd.Start())
+	ended := make(chan struct{})
+	go func() {
+		_ = cmd.Wait()
+		close(ended)
+	}()
 	tb.Cleanup(func() {
 		_ = cmd.Process.Kill()
-		_ = cmd.Wait()
+		<-ended
 	})
-	for end := time.Now().Add(20 * time.Second); ; {
-		conn, err := (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+secure)
+	for end := time.After(20 * time.Second); ; {
+		// slapd has its ports before it writes this file. Until then, another program may answer at them.
+		_, err := os.Stat(pid)
 		if err == nil {
-			_ = conn.Close()
-			return s
+			var conn net.Conn
+			conn, err = (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+secure)
+			if err == nil {
+				_ = conn.Close()
+				return true
+			}
 		}
-		if time.Now().After(end) {
+		select {
+		case <-ended:
+			return false
+		case <-end:
 			tb.Fatalf("slapd does not listen: %v", err)
+		case <-time.After(10 * time.Millisecond):
 		}
 	}
 }
