@@ -95,13 +95,18 @@ func (w *world) MakePlanWith(
 	if err != nil {
 		return plan.View{}, err
 	}
-	for _, id := range old {
-		if err := w.event(ctx, id, plan.PlanDiscarded); err != nil {
-			return plan.View{}, err
-		}
+	w.point()
+	if err := w.db.Update(ctx, func(tx *store.Tx) error {
+		return errors.Join(tx.AddPlan(p), with(tx, p.ID))
+	}); err != nil {
+		return plan.View{}, err
 	}
 	w.point()
-	err = w.db.Update(ctx, func(tx *store.Tx) error { return errors.Join(tx.AddPlan(p), with(tx, p.ID)) })
+	for _, id := range old {
+		if err = w.event(ctx, id, plan.PlanDiscarded); err != nil {
+			break
+		}
+	}
 	w.point()
 	return plan.View{Plan: p, State: plan.NewState(&p)}, err
 }

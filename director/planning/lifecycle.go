@@ -7,6 +7,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/step"
 	"github.com/director-kaas/kaas/director/store"
@@ -251,18 +252,40 @@ func sameHash(p plan.Plan, hash string) error {
 		WithHint("read the plan that you want to start: directorctl plans show %s", p.ID)
 }
 
-// supersede discards what was planned for the cluster and never started: it was made for a world that the new plan sees
-// better.
-func (s starts) supersede(ctx context.Context, actor string, by *plan.Plan) error {
-	ids, err := s.Store.Plans(ctx, store.PlanFilter{
-		Cluster: by.Cluster, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved},
-		Of: store.LaneOf(by.Operation),
+// keep stores the plan for the cluster of that document, and discards what waited for the cluster before.
+func (s starts) keep(
+	ctx context.Context, p *plan.Plan, of model.Ref, with func(tx *store.Tx, id string) error,
+) error {
+	older, err := s.Store.Plans(ctx, store.PlanFilter{
+		Cluster: p.Cluster, Statuses: []plan.Status{plan.StatusPlanned, plan.StatusApproved},
+		Of: store.LaneOf(p.Operation),
 	})
 	if err != nil {
 		return err
 	}
-	for _, id := range ids {
-		err := s.Engine.Discard(ctx, id, actor, "plan "+by.ID+" was made in its place")
+	err = s.Store.Update(ctx, func(tx *store.Tx) error {
+		if err := tx.AddPlan(*p); err != nil {
+			return err
+		}
+		if err := tx.Witnessed(ctx, p.ID); err != nil {
+			return err
+		}
+		if err := with(tx, p.ID); err != nil {
+			return err
+		}
+		return tx.Audit(s.Now(), p.CreatedBy, "plan "+string(p.Operation), of.String())
+	})
+	if err != nil {
+		return err
+	}
+	return s.supersede(ctx, older, p)
+}
+
+// supersede discards plans that never started: they were made for a world that the new plan sees better. The new plan
+// is stored already: a campaign whose plan is gone looks what was made in its place, before it makes another one.
+func (s starts) supersede(ctx context.Context, older []string, by *plan.Plan) error {
+	for _, id := range older {
+		err := s.Engine.Discard(ctx, id, by.CreatedBy, "plan "+by.ID+" was made in its place")
 		// it has just been started: then the new plan will be refused
 		if err != nil && director.KindOf(err) != director.KindConflict {
 			return err

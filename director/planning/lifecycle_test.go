@@ -1,7 +1,9 @@
 package planning
 
 import (
+	"context"
 	"errors"
+	"log/slog"
 	"strings"
 	"testing"
 	"time"
@@ -9,6 +11,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/engine"
+	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
 )
@@ -86,5 +90,65 @@ func TestAPlanOfACampaignIsNotStartedByHand(t *testing.T) {
 	if director.KindOf(err) != director.KindConflict || !strings.Contains(err.Error(), "is of a campaign") ||
 		director.HintOf(err) == "" {
 		t.Errorf("%v, hint %q", err, director.HintOf(err))
+	}
+}
+
+// adapted is the store as the engine wants it.
+type adapted struct{ *store.Store }
+
+func (s adapted) Update(ctx context.Context, fn func(engine.Tx) error) error {
+	return s.Store.Update(ctx, func(tx *store.Tx) error { return fn(tx) })
+}
+
+func (s adapted) Active(ctx context.Context) ([]string, error) {
+	return s.Plans(ctx, store.PlanFilter{Statuses: plan.Driven()})
+}
+
+// What waited for the cluster is discarded once the new plan is stored, and not before: who sees a plan go finds what
+// was made in its place, and without a new plan the older one stays.
+func TestANewPlanTakesThePlaceOfTheOlderOne(t *testing.T) {
+	t.Parallel()
+	s := openLab(t, 0, 0)
+	e, err := engine.New(t.Context(), engine.Config{
+		Director: s.Director.ID, Store: adapted{s.Store}, Log: slog.New(slog.DiscardHandler),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Engine = e
+	made := func(id string) *plan.Plan {
+		return &plan.Plan{ID: id, CreatedAt: time.Now(), CreatedBy: "ann", Content: plan.Content{
+			Operation: plan.ClusterScale, Cluster: "demo", Steps: []plan.Step{{ID: "a", Kind: "a", Attempts: 1}},
+		}}
+	}
+	statuses := func() (all []plan.Status) {
+		t.Helper()
+		for _, id := range []string{"p1", "p2", "p3"} {
+			_, state, err := s.Store.Plan(t.Context(), id)
+			if err != nil && director.KindOf(err) != director.KindNotFound {
+				t.Fatal(err)
+			}
+			all = append(all, state.Status)
+		}
+		return all
+	}
+	of := model.Ref{Kind: model.KindCluster, Name: "demo"}
+	full := errors.New("the disk is full")
+	for _, c := range []struct {
+		id   string
+		err  error
+		want []plan.Status
+	}{
+		{id: "p1", want: []plan.Status{plan.StatusPlanned, "", ""}},
+		{id: "p2", err: full, want: []plan.Status{plan.StatusPlanned, "", ""}},
+		{id: "p3", want: []plan.Status{plan.StatusDiscarded, "", plan.StatusPlanned}},
+	} {
+		err := s.starts().keep(t.Context(), made(c.id), of, func(*store.Tx, string) error { return c.err })
+		if !errors.Is(err, c.err) {
+			t.Fatalf("%s: %v, want %v", c.id, err, c.err)
+		}
+		if diff := cmp.Diff(c.want, statuses()); diff != "" {
+			t.Fatalf("after %s: %s", c.id, diff)
+		}
 	}
 }

@@ -176,21 +176,7 @@ func (s *Service) MakePlanWith(
 	if len(p.Steps) == 0 {
 		return plan.View{Plan: p, State: plan.NewState(&p)}, nil // nothing to run, nothing to keep
 	}
-	if err := s.starts().supersede(ctx, actor, &p); err != nil {
-		return plan.View{}, err
-	}
-	err = s.Store.Update(ctx, func(tx *store.Tx) error {
-		if err := tx.AddPlan(p); err != nil {
-			return err
-		}
-		if err := tx.Witnessed(ctx, p.ID); err != nil {
-			return err
-		}
-		if err := with(tx, p.ID); err != nil {
-			return err
-		}
-		return tx.Audit(s.Now(), actor, "plan "+string(p.Operation), w.Cluster.Ref().String())
-	})
+	err = s.starts().keep(ctx, &p, w.Cluster.Ref(), with)
 	return plan.View{Plan: p, State: plan.NewState(&p), Expires: p.CreatedAt.Add(s.PlanLife)}, err
 }
 
