@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/store"
@@ -127,10 +128,16 @@ func goneOn(
 
 // begin makes a plan for the cluster and starts it.
 func begin(ctx context.Context, c *client.Client, cluster string) (wire.Plan, error) {
-	p, err := c.MakePlan(ctx, cluster, plan.Request{Operation: plan.ClusterCreate})
-	if err != nil {
-		return p, err
+	for tries := 10; ; tries-- {
+		p, err := c.MakePlan(ctx, cluster, plan.Request{Operation: plan.ClusterCreate})
+		if err != nil {
+			return p, err
+		}
+		_, err = c.StartPlan(ctx, p.ID, p.Hash)
+		// Another plan that was made at the same time may have taken the addresses: then it is made again, as a person
+		// would.
+		if tries == 0 || director.KindOf(err) != director.KindConflict {
+			return p, err
+		}
 	}
-	_, err = c.StartPlan(ctx, p.ID, p.Hash)
-	return p, err
 }
