@@ -193,10 +193,16 @@ func search(ctx context.Context, f *os.File, known *lineMap, q LogSearch, out *H
 			if time.Now().After(until) {
 				break
 			}
-			if next := known.suspectFrom(line); q.Failed && next > line {
-				if line = next; line == known.lines {
-					break
-				}
+			next := line
+			if q.Failed {
+				next = known.suspectFrom(line)
+			}
+			if next == known.lines {
+				line = next
+				break
+			}
+			if next > line {
+				line = next
 				if r, err = known.reader(f, line); err != nil {
 					return err
 				}
