@@ -96,17 +96,18 @@ func (w *world) MakePlanWith(
 		return plan.View{}, err
 	}
 	w.point()
-	if err := w.db.Update(ctx, func(tx *store.Tx) error {
-		return errors.Join(tx.AddPlan(p), with(tx, p.ID))
-	}); err != nil {
-		return plan.View{}, err
-	}
-	w.point()
-	for _, id := range old {
-		if err = w.event(ctx, id, plan.PlanDiscarded); err != nil {
-			break
+	err = w.db.Update(ctx, func(tx *store.Tx) error {
+		for _, id := range old {
+			_, state, err := tx.Plan(id)
+			if err == nil {
+				err = tx.Append(&state, plan.Event{Plan: id, Kind: plan.PlanDiscarded, At: time.Now()})
+			}
+			if err != nil {
+				return err
+			}
 		}
-	}
+		return errors.Join(tx.AddPlan(p), with(tx, p.ID))
+	})
 	w.point()
 	return plan.View{Plan: p, State: plan.NewState(&p)}, err
 }

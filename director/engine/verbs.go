@@ -283,3 +283,13 @@ func (e *Engine) Discard(ctx context.Context, id, by, reason string) error {
 		return e.append(tx, s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by, Message: reason})
 	})
 }
+
+// DiscardIn is Discard within a transaction of the caller, for a plan that was never started. It is a conflict for one
+// that was; the transaction may go on after that.
+func (e *Engine) DiscardIn(tx Tx, id, by, reason string) error {
+	_, s, err := tx.Plan(id)
+	if err != nil {
+		return err
+	}
+	return e.append(tx, &s, plan.Event{Plan: id, Kind: plan.PlanDiscarded, By: by, Message: reason})
+}

@@ -252,7 +252,8 @@ func sameHash(p plan.Plan, hash string) error {
 		WithHint("read the plan that you want to start: directorctl plans show %s", p.ID)
 }
 
-// keep stores the plan for the cluster of that document, and discards what waited for the cluster before.
+// keep stores the plan for the cluster of that document, and discards what waited for the cluster before: both or
+// neither.
 func (s starts) keep(
 	ctx context.Context, p *plan.Plan, of model.Ref, with func(tx *store.Tx, id string) error,
 ) error {
@@ -263,7 +264,10 @@ func (s starts) keep(
 	if err != nil {
 		return err
 	}
-	err = s.Store.Update(ctx, func(tx *store.Tx) error {
+	return s.Store.Update(ctx, func(tx *store.Tx) error {
+		if err := s.supersede(tx, older, p); err != nil {
+			return err
+		}
 		if err := tx.AddPlan(*p); err != nil {
 			return err
 		}
@@ -275,17 +279,12 @@ func (s starts) keep(
 		}
 		return tx.Audit(s.Now(), p.CreatedBy, "plan "+string(p.Operation), of.String())
 	})
-	if err != nil {
-		return err
-	}
-	return s.supersede(ctx, older, p)
 }
 
-// supersede discards plans that never started: they were made for a world that the new plan sees better. The new plan
-// is stored already: a campaign whose plan is gone looks what was made in its place, before it makes another one.
-func (s starts) supersede(ctx context.Context, older []string, by *plan.Plan) error {
+// supersede discards plans that never started: they were made for a world that the new plan sees better.
+func (s starts) supersede(tx *store.Tx, older []string, by *plan.Plan) error {
 	for _, id := range older {
-		err := s.Engine.Discard(ctx, id, by.CreatedBy, "plan "+by.ID+" was made in its place")
+		err := s.Engine.DiscardIn(tx, id, by.CreatedBy, "plan "+by.ID+" was made in its place")
 		// it has just been started: then the new plan will be refused
 		if err != nil && director.KindOf(err) != director.KindConflict {
 			return err

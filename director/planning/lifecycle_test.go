@@ -104,8 +104,8 @@ func (s adapted) Active(ctx context.Context) ([]string, error) {
 	return s.Plans(ctx, store.PlanFilter{Statuses: plan.Driven()})
 }
 
-// What waited for the cluster is discarded once the new plan is stored, and not before: who sees a plan go finds what
-// was made in its place, and without a new plan the older one stays.
+// What waited for the cluster is discarded with the new plan or not at all: who sees a plan go finds what was made in
+// its place, and without a new plan the older one stays.
 func TestANewPlanTakesThePlaceOfTheOlderOne(t *testing.T) {
 	t.Parallel()
 	s := openLab(t, 0, 0)
