@@ -119,7 +119,7 @@ image: ## Build the node image of Kubernetes $(KUBERNETES), or take it from the 
 
 .PHONY: appliance
 appliance: build ## Build the director as an appliance (qcow2, OVA), or take it from the cache
-	images/director/build.sh $(if $(RELEASE),--release $(RELEASE))
+	images/director/build.sh
 
 .PHONY: appliance/compare
 appliance/compare: ## Build the appliance twice from nothing, and say what differs
