@@ -71,6 +71,24 @@ func TestMigrationsExpandOnly(t *testing.T) {
 	}
 }
 
+// Upgrades in place compare the newest versions of two directors. They would not notice a migration that came later and
+// has a lower number. Raise the mark with every release.
+func TestMigrationsAreNumberedAsTheyCome(t *testing.T) {
+	t.Parallel()
+	const mark, upToMark = "0068", 47
+	for _, dialect := range []string{"sqlite", "postgres"} {
+		found, err := fs.Glob(migrations, "migrations/"+dialect+"/*.sql")
+		if err != nil {
+			t.Fatal(err)
+		}
+		found = slices.DeleteFunc(found, func(name string) bool { return version(name)[:len(mark)] > mark })
+		if len(found) != upToMark {
+			t.Errorf("%s has %d migrations up to %s instead of %d: give a new one a number above all others", dialect,
+				len(found), mark, upToMark)
+		}
+	}
+}
+
 // Only directors that tests build know the schema after the newest.
 func TestNoNextSchema(t *testing.T) {
 	t.Parallel()

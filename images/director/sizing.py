@@ -1,65 +1,15 @@
 """An appliance of 2 vCPUs and 4 GB that keeps 200 clusters of 5 nodes on pretended hypervisors. An emulated one needs
 hours for so many; KAAS_SIZING is their number."""
 
-import hashlib
 import json
 import os
 import statistics
-import subprocess
 import time
 
-from vms import VM, WORK, answers, check, ctl, first_boot, good, stand_ins, trusted_key, wait
+from vms import VM, check, ctl, first_boot, good, wait
+from world import clusters, fill, pretend
 
 CLUSTERS, WORKERS, MEMORY = int(os.environ.get("KAAS_SIZING", "200")), 4, 4096
-HOSTS = ", ".join("{name: h%d, cpus: 256, memory: 2TiB, disk: 64TiB}" % i for i in range(8))
-WORLD = """apiVersion: kaas/v1
-kind: Provider
-metadata: {name: lab}
-spec: {type: sim, sim: {hosts: [%s]}}
----
-apiVersion: kaas/v1
-kind: Network
-metadata: {name: nodes}
-spec: {provider: lab, mode: open, cidr: 10.88.0.0/16, gateway: 10.88.0.1, pool: {from: 10.88.1.0, to: 10.88.9.250}}
----
-apiVersion: kaas/v1
-kind: Release
-metadata: {name: k8s}
-spec: {bundle: /data/bundles/k8s, kubernetes: v1.37.1, unsigned: it is made in this test}
----
-apiVersion: kaas/v1
-kind: Image
-metadata: {name: node}
-spec: {source: /data/images/node.img, sha256: "%s", kubernetes: v1.37.1, unsigned: it is made in this test}
-"""
-CLUSTER = """---
-apiVersion: kaas/v1
-kind: Cluster
-metadata: {name: c%03d}
-spec:
-  release: k8s
-  provider: lab
-  image: node
-  network: nodes
-  masters: {count: 1, cpus: 2, memory: 4GiB, disk: 30GiB}
-  workers: [{name: worker, count: %d, cpus: 1, memory: 4GiB, disk: 30GiB}]
-"""
-
-
-def fill(vm: VM) -> None:
-    """Give the appliance the documents, and what it takes for a node image and a release bundle."""
-    top = f"{WORK}/sizing-files"
-    os.makedirs(f"{top}/data")
-    image = hashlib.sha256(b"a stand-in for the node image node\n").hexdigest()
-    with open(f"{top}/world.yaml", "w", encoding="utf-8") as f:
-        f.write(WORLD % (HOSTS, image))
-    with open(f"{top}/clusters.yaml", "w", encoding="utf-8") as f:
-        f.write("".join(CLUSTER % (i, WORKERS) for i in range(CLUSTERS)))
-    stand_ins(f"{top}/state", f"{top}/world.yaml", f"{top}/data")
-    packed = subprocess.run(["tar", "-C", f"{top}/data", "-c", "bundles", "images"], capture_output=True, check=True)
-    vm.send(packed.stdout, "sudo tar -C /data -x --no-same-owner && sudo chown -R director:director /data/bundles "
-            "/data/images")
-    good("the world is stored", ctl(vm, "apply", "-f", f"{top}/world.yaml"))
 
 
 def ready(vm: VM, lists: list) -> int:
@@ -85,18 +35,11 @@ def sizing() -> None:
     """Create the fleet, and look at what the director and the machine have used of their memory, cores and disk."""
     vm = VM("sizing", "10.89.0.15", "52:54:00:89:00:15", memory=MEMORY)
     first_boot(vm)
-    vm.send(json.dumps({
-        "simulate": True, "creationsPerHour": 0, "trustedKeys": [trusted_key()],
-        "simulation": {"plays": {"tasks": 3, "latency": "50ms"}},
-    }).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
-    # A director that has begun on real hypervisors does not become a simulated one.
-    vm.on("sudo systemctl stop director && sudo mv /data/director /data/director.alone && sudo director setup apply && "
-          "sudo systemctl restart director", check=True)
-    wait("the simulated director", lambda: answers(vm.address))
-    check("the API takes the password", vm.login(vm.authority()).returncode == 0)
+    pretend(vm, {"plays": {"tasks": 3, "latency": "50ms"}})
     fill(vm)
+    file = clusters(vm, WORKERS, *(f"c{i:03d}" for i in range(CLUSTERS)))
     lists, began = [], time.monotonic()
-    done = ctl(vm, "apply", "-f", f"{WORK}/sizing-files/clusters.yaml", "--start", "--yes")
+    done = ctl(vm, "apply", "-f", file, "--start", "--yes")
     good(f"{CLUSTERS} clusters are stored, planned and started in {time.monotonic() - began:.0f} s", done)
     wait("the fleet", lambda: ready(vm, lists) == CLUSTERS, limit=14400)
     check(f"{CLUSTERS} clusters of {WORKERS + 1} nodes are ready after {time.monotonic() - began:.0f} s", True)

@@ -9,6 +9,7 @@ import time
 import traceback
 from xml.sax.saxutils import quoteattr
 
+from before import before
 from cluster import cluster, restore
 from consul import Consul
 from group import group, group_roots, group_upgrade
@@ -16,7 +17,8 @@ from logs import Logs
 from outer import outer
 from sizing import sizing
 from vms import (
-    DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, seed, sh, trusted_key, wait)
+    DISKS, PASSWORD, RESULTS, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, schema, seed, sh, trusted_key,
+    wait)
 
 
 def upgrade() -> None:
@@ -116,17 +118,12 @@ def schedule(vm: VM, name: str) -> None:
 
 def another_schema(vm: VM, bundles: Bundles, changed, data: str) -> None:
     """Upgrade to a root that changes the database; an older image in front of that; and back, by what was saved."""
-    def schemas() -> str:
-        return vm.on("sudo python3 -c \"import sqlite3; "
-                     "print(sqlite3.connect('file:/data/director/director.db?mode=ro', uri=True)"
-                     ".execute('SELECT max(version) FROM schema_migrations').fetchone()[0])\"").stdout.strip()
-
     schedule(vm, "before")
     changed("a root that changes the database is kept", bundles.next_schema("schema"), True,
             "The director is version schema (root b)", "upgrade", "--within", "40m")
     vm.forget()
     vm.wait_ssh()
-    check("the database has the next schema", schemas() == "9999_next", schemas())
+    check("the database has the next schema", schema(vm) == "9999_next", schema(vm))
     check("with the documents of before", "before" in ctl(vm, "get", "schedules").stdout)
     schedule(vm, "after")
     changed("a rollback that would lose changes is refused", "", False, "does not know the database", "rollback")
@@ -139,7 +136,7 @@ def another_schema(vm: VM, bundles: Bundles, changed, data: str) -> None:
     wait("the image of before refuses the database", lambda: vm.on(
         "sudo journalctl -b -u director | grep -q 'which this director does not know: it was used by a newer "
         "one'").returncode == 0)
-    check("and changes nothing in it", schemas() == "9999_next", schemas())
+    check("and changes nothing in it", schema(vm) == "9999_next", schema(vm))
     vm.forget()
     vm.destroy()
     os.rename(root + ".kept", root)
@@ -151,7 +148,7 @@ def another_schema(vm: VM, bundles: Bundles, changed, data: str) -> None:
             "rollback", "--lose-changes", "--within", "40m")
     vm.forget()
     vm.wait_ssh()
-    check("the database has the schema of before", schemas().startswith(bundles.schema), schemas())
+    check("the database has the schema of before", schema(vm).startswith(bundles.schema), schema(vm))
     kept = ctl(vm, "get", "schedules").stdout
     check("with the documents of before the upgrade alone", "before" in kept and "after" not in kept, kept)
     check("no unit failed after it", vm.on("! systemctl --failed --no-legend --plain | grep .").returncode == 0)
@@ -377,7 +374,7 @@ def main() -> None:
                 "<host mac='52:54:00:89:00:11' ip='10.89.0.11'/></dhcp></ip></network>")
     sh("virsh", "-q", "net-create", f"{WORK}/network.xml")
     began = time.monotonic()
-    for run in (boot, nocloud, ovf, form, upgrade, task, outer, group, group_upgrade, group_roots, sizing,
+    for run in (boot, nocloud, ovf, form, upgrade, before, task, outer, group, group_upgrade, group_roots, sizing,
                 restore, cluster):
         if run.__name__.replace("_", "-") not in os.environ["KAAS_APPLIANCE_ONLY"].split():
             continue

@@ -5,8 +5,9 @@
 # group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints how long it
 # took.
 #
-# KAAS_APPLIANCE_ONLY runs some: "nocloud ovf form upgrade task outer group group-upgrade group-roots sizing restore
-# cluster".
+# KAAS_APPLIANCE_ONLY runs some: "nocloud ovf form upgrade before task outer group group-upgrade group-roots sizing
+# restore cluster". "before" upgrades the appliance of an earlier commit, which before.sh builds; KAAS_BEFORE names
+# another commit.
 # KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
 # KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
@@ -14,7 +15,7 @@ here=$(dirname "$(readlink -f "$0")")
 root=$(readlink -f "$here/../..")
 lab=$root/test/lab/lab
 dir=$(readlink -f "${1:-$("$here/build.sh" | tail -n 1)}")
-all="nocloud ovf form upgrade task outer group group-upgrade group-roots sizing restore cluster"
+all="nocloud ovf form upgrade before task outer group group-upgrade group-roots sizing restore cluster"
 export PYTHONDONTWRITEBYTECODE=1 KAAS_APPLIANCE_ONLY=${KAAS_APPLIANCE_ONLY:-$all}
 
 "$root/test/lab/need.sh" genisoimage openssh-client qemu-utils ovmf xfsprogs python3 dnsmasq-base e2fsprogs zstd
@@ -69,6 +70,10 @@ END
 
 trap finish EXIT
 trap 'exit 130' INT TERM
+if [[ " $KAAS_APPLIANCE_ONLY " == *" before "* ]]; then
+    APPLIANCE_TEST_BEFORE=$("$here/before.sh" ${KAAS_BEFORE:+"$KAAS_BEFORE"} | tail -n 1)
+    export APPLIANCE_TEST_BEFORE
+fi
 if [[ $KAAS_APPLIANCE_ONLY == *group* ]]; then # the lab has no way out to install them
     "$root/test/lab/need.sh" postgresql nfs-ganesha nfs-ganesha-vfs openssl age
 fi

@@ -57,17 +57,18 @@ def processors() -> tuple:
 class VM:
     """A VM of the lab with a root disk of the image."""
 
-    def __init__(self, name: str, address: str, mac: str, uefi: bool = False, memory: int = 2048):
+    def __init__(self, name: str, address: str, mac: str, uefi: bool = False, memory: int = 2048, image: str = IMAGE):
         self.name, self.address, self.mac, self.uefi, self.memory = name, address, mac, uefi, memory
+        self.image = image
         self.console, self.serial, self.seen, self.began = None, f"{WORK}/{name}.serial", "", 0.0
 
-    def disk(self, name: str, size: str = "", image: str = IMAGE) -> str:
+    def disk(self, name: str, size: str = "", image: str = "") -> str:
         """Make a blank disk, or a new root disk."""
         path = f"{DISKS}/{self.name}-{name}.qcow2"
         if size:
             sh("qemu-img", "create", "-q", "-f", "qcow2", path, size)
         else:
-            sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", image, "-F", "qcow2", path)
+            sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", image or self.image, "-F", "qcow2", path)
         return path
 
     def start(self, root: str, data: str = "", seed: str = "", cdrom: str = "") -> None:
@@ -285,16 +286,28 @@ def first_boot(vm: VM, more: str = "") -> str:
     return data
 
 
+def schema(vm: VM) -> str:
+    """Return the newest version of an appliance's own database, such as 0054_consul."""
+    return vm.on("sudo python3 -c \"import sqlite3; "
+                 "print(sqlite3.connect('file:/data/director/director.db?mode=ro', uri=True)"
+                 ".execute('SELECT max(version) FROM schema_migrations').fetchone()[0])\"").stdout.strip()
+
+
+def manifest(directory: str) -> tuple:
+    """Return version, time and schema of the appliance in a directory of build.sh."""
+    with open(f"{directory}/appliance.yaml", encoding="utf-8") as f:
+        text = f.read()
+    return tuple(
+        re.search(rf'^  {key}: "?([^"\n]*)"?$', text, re.M).group(1) for key in ("version", "built", "schema"))
+
+
 class Bundles:
     """Upgrades that are made of the root of the image."""
 
     def __init__(self, name: str):
         self.dir = f"{WORK}/{name}-bundles"
         os.makedirs(self.dir)
-        with open(os.path.dirname(IMAGE) + "/appliance.yaml", encoding="utf-8") as f:
-            text = f.read()
-        self.version, self.built, self.schema = (
-            re.search(rf'^  {key}: "?([^"\n]*)"?$', text, re.M).group(1) for key in ("version", "built", "schema"))
+        self.version, self.built, self.schema = manifest(os.path.dirname(IMAGE))
         self.root = f"{self.dir}/root.ext4"
         sh("zstd", "-q", "-d", os.path.dirname(IMAGE) + "/root.ext4.zst", "-o", self.root)
 

@@ -1,0 +1,122 @@
+"""An appliance of an earlier commit that is upgraded to this one, and back: what is of before the upgrade has to stay."""
+
+import json
+import os
+import time
+
+from vms import DISKS, IMAGE, VM, check, ctl, first_boot, good, manifest, schema, wait
+from world import clusters, fill, pretend
+
+# Plays that are slow enough for an upgrade to begin and to end in one.
+SIMULATION = {"boot": "20s", "plays": {"tasks": 10, "latency": "3s"}}
+KINDS = ("providers", "networks", "releases", "images", "clusters", "schedules", "grants")
+
+
+def documents(vm: VM) -> dict:
+    """Return the specs of all documents by kind and name."""
+    found = {}
+    for kind in KINDS:
+        listed = ctl(vm, "get", kind, "-o", "json")
+        if listed.returncode:
+            raise AssertionError(listed.stdout + listed.stderr)
+        for item in json.loads(listed.stdout)["items"]:
+            found[f"{kind}/{item['name']}"] = item["document"]["spec"]
+    return found
+
+
+def steps(vm: VM, plan: str) -> dict:
+    """Return the states of a plan's steps; nothing while nobody answers."""
+    shown = ctl(vm, "plans", "show", plan, "-o", "json")
+    return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
+
+
+def create(vm: VM, name: str) -> str:
+    """Start the creation of a cluster with two workers, and return its plan."""
+    good(f"the cluster {name} is stored", ctl(vm, "apply", "-f", clusters(vm, 2, name)))
+    planned = ctl(vm, "plan", name, "-o", "json")
+    good("it is planned", planned)
+    plan = json.loads(planned.stdout)["id"]
+    good("its plan is started", ctl(vm, "start", plan, "--yes"))
+    return plan
+
+
+def before() -> None:
+    """Upgrade an appliance of an earlier commit in the middle of a plan, and go back to it."""
+    earlier = os.environ["APPLIANCE_TEST_BEFORE"]
+    vm = VM("before", "10.89.0.16", "52:54:00:89:00:16", image=f"{earlier}/director.qcow2")
+    (former, _, _), (version, _, known) = manifest(earlier), manifest(os.path.dirname(IMAGE))
+    data = first_boot(vm)
+    pretend(vm, SIMULATION)
+    fill(vm)
+    old = schema(vm)
+    check(f"version {former} runs, with the schema {old}", running(vm) == former, running(vm))
+    first = create(vm, "first")
+    good("its plan ends", ctl(vm, "follow", first))
+    second = create(vm, "second")
+    wait("a play runs", lambda: any(
+        state == "running" and step.startswith(("prepare", "control_plane", "workers"))
+        for step, state in steps(vm, second).items()))
+    kept, ended = documents(vm), steps(vm, first)
+
+    began = time.monotonic()
+    good("it is upgraded in the middle of a plan",
+         ctl(vm, "appliance", "upgrade", f"{os.path.dirname(IMAGE)}/director-upgrade.tar", "--yes", "--within", "40m"),
+         f"The director is version {version} (root b)")
+    print(f"        after {time.monotonic() - began:.0f} s", flush=True)
+    vm.forget()
+    vm.wait_ssh()
+    wait("it takes changes", lambda: running(vm) == version)
+    good("the plan goes on to its end", ctl(vm, "follow", second))
+    check("each of its steps is done", set(steps(vm, second).values()) == {"done"}, str(steps(vm, second)))
+    check(f"the schema is {schema(vm)} now", schema(vm).startswith(known), schema(vm))
+    check("the documents are those of before", documents(vm) == kept, str(documents(vm)))
+    check("the first plan is as it was", steps(vm, first) == ended, str(steps(vm, first)))
+    good("its cluster's authority can be unsealed", ctl(vm, "kubeconfig", "first", "--admin"), "client-key-data")
+    third = create(vm, "third")
+    good("the plan of a new cluster ends", ctl(vm, "follow", third))
+    good("a cluster of before is deleted", ctl(vm, "delete", "cluster", "first", "--yes", "--wait"))
+    healthy(vm)
+    back(vm, former, old, kept, data)
+    vm.forget()
+    vm.destroy()
+
+
+def back(vm: VM, former: str, old: str, kept: dict, data: str) -> None:
+    """Go back to the version of before: refused while it would lose changes, and then by what was saved."""
+    if schema(vm) != old:
+        refused = ctl(vm, "appliance", "rollback", "--yes")
+        check("a rollback that would lose changes is refused", refused.returncode != 0 and
+              "does not know the database" in refused.stdout + refused.stderr, refused.stdout + refused.stderr)
+    began = time.monotonic()
+    good("a rollback restores what was saved",
+         ctl(vm, "appliance", "rollback", "--lose-changes", "--yes", "--within", "40m"),
+         f"The director is version {former} (root a)")
+    print(f"        after {time.monotonic() - began:.0f} s", flush=True)
+    vm.forget()
+    vm.wait_ssh()
+    wait("it takes changes", lambda: running(vm) == former)
+    check("the schema is that of before", schema(vm) == old, schema(vm))
+    check("the documents are those of before the upgrade", documents(vm) == kept, str(documents(vm)))
+    healthy(vm)
+
+    vm.forget()
+    vm.stop()
+    os.remove(f"{DISKS}/{vm.name}-root.qcow2")
+    vm.image = IMAGE
+    vm.start(vm.disk("root"), data)
+    vm.page()
+    vm.wait_ssh()
+    wait("a root disk of this version takes changes", lambda: ctl(vm, "get", "clusters").returncode == 0)
+    check("a new root disk finds the documents of before", documents(vm) == kept, str(documents(vm)))
+    healthy(vm)
+
+
+def running(vm: VM) -> str:
+    """Return the version that runs, or nothing while nobody answers."""
+    return json.loads(ctl(vm, "appliance", "status", "-o", "json").stdout or "{}").get("running", {}).get("version", "")
+
+
+def healthy(vm: VM) -> None:
+    """Check that no unit failed."""
+    failed = vm.on("systemctl --failed --no-legend --plain").stdout
+    check("no unit failed", not failed, failed)
