@@ -1,10 +1,10 @@
-"""An appliance of an earlier commit that is upgraded to this one, and back: what is of before the upgrade has to stay."""
+"""An appliance of an earlier commit that is upgraded to this one, and back: what it had has to stay."""
 
 import json
 import os
 import time
 
-from vms import DISKS, IMAGE, VM, check, ctl, first_boot, good, manifest, schema, wait
+from vms import DISKS, IMAGE, VM, check, creation, ctl, first_boot, good, manifest, plays, schema, steps, wait
 from world import clusters, fill, pretend
 
 # Plays that are slow enough for an upgrade to begin and to end in one.
@@ -24,22 +24,6 @@ def documents(vm: VM) -> dict:
     return found
 
 
-def steps(vm: VM, plan: str) -> dict:
-    """Return the states of a plan's steps; nothing while nobody answers."""
-    shown = ctl(vm, "plans", "show", plan, "-o", "json")
-    return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
-
-
-def create(vm: VM, name: str) -> str:
-    """Start the creation of a cluster with two workers, and return its plan."""
-    good(f"the cluster {name} is stored", ctl(vm, "apply", "-f", clusters(vm, 2, name)))
-    planned = ctl(vm, "plan", name, "-o", "json")
-    good("it is planned", planned)
-    plan = json.loads(planned.stdout)["id"]
-    good("its plan is started", ctl(vm, "start", plan, "--yes"))
-    return plan
-
-
 def before() -> None:
     """Upgrade an appliance of an earlier commit in the middle of a plan, and go back to it."""
     earlier = os.environ["APPLIANCE_TEST_BEFORE"]
@@ -50,12 +34,10 @@ def before() -> None:
     fill(vm)
     old = schema(vm)
     check(f"version {former} runs, with the schema {old}", running(vm) == former, running(vm))
-    first = create(vm, "first")
+    first = creation(vm, clusters(vm, 2, "first"), "first")
     good("its plan ends", ctl(vm, "follow", first))
-    second = create(vm, "second")
-    wait("a play runs", lambda: any(
-        state == "running" and step.startswith(("prepare", "control_plane", "workers"))
-        for step, state in steps(vm, second).items()))
+    second = creation(vm, clusters(vm, 2, "second"), "second")
+    wait("a play runs", lambda: plays(vm, second))
     kept, ended = documents(vm), steps(vm, first)
 
     began = time.monotonic()
@@ -72,7 +54,7 @@ def before() -> None:
     check("the documents are those of before", documents(vm) == kept, str(documents(vm)))
     check("the first plan is as it was", steps(vm, first) == ended, str(steps(vm, first)))
     good("its cluster's authority can be unsealed", ctl(vm, "kubeconfig", "first", "--admin"), "client-key-data")
-    third = create(vm, "third")
+    third = creation(vm, clusters(vm, 2, "third"), "third")
     good("the plan of a new cluster ends", ctl(vm, "follow", third))
     good("a cluster of before is deleted", ctl(vm, "delete", "cluster", "first", "--yes", "--wait"))
     healthy(vm)

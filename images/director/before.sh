@@ -1,7 +1,7 @@
 #!/bin/bash
-# before.sh [REVISION] builds the appliance of an earlier commit, or takes it from the cache, and prints its directory as
-# the last line of its output. Without a revision, it is the commit before the one that brought the newest version of the
-# database: an upgrade from there has a migration to run.
+# before.sh [REVISION] builds the appliance of an earlier commit, or takes it from the cache, and prints its directory
+# as the last line of its output. Without a revision, it is the commit before the one that brought the newest version of
+# the database: an upgrade from there has a migration to run.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 source=$(readlink -f "$here/../..")

@@ -4,10 +4,9 @@ everything."""
 import json
 import os
 import re
-import subprocess
 import time
 
-from vms import PASSWORD, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, sh, trusted_key, wait
+from vms import PASSWORD, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, sh, steps, trusted_key, wait
 
 HYPERVISOR = "10.91.0.2"  # of the lab with the nodes, which test.sh joins to that of the appliance
 MODELS = f"{WORK}/models"
@@ -74,11 +73,6 @@ class Cluster:
             good(f"the {what} is imported, after {time.monotonic() - began:.0f} s", done)
         good("a cluster is stored", ctl(self.vm, "apply", "-f", f"{MODELS}/cluster.yaml"))
 
-    def steps(self) -> dict:
-        """Return the states of the plan's steps by their ids; nothing while the director is away."""
-        shown = ctl(self.vm, "plans", "show", self.plan, "-o", "json")
-        return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
-
     def create(self) -> None:
         """Create the cluster, and upgrade the appliance when the control plane is made."""
         upgrade = Bundles(self.vm.name).make("next")
@@ -88,7 +82,8 @@ class Cluster:
         began = time.monotonic()
         good("its plan is started", ctl(self.vm, "start", self.plan, "--yes"))
         wait("the control plane is made", lambda: any(
-            status == "running" for step, status in self.steps().items() if step.startswith("control_plane")))
+            status == "running" and step.startswith("control_plane")
+            for step, status in steps(self.vm, self.plan).items()))
         reached = time.monotonic()
         print(f"        the control plane was reached after {reached - began:.0f} s", flush=True)
         good("the appliance is upgraded in the middle of the plan",
@@ -98,7 +93,8 @@ class Cluster:
         self.vm.forget()
         good("the plan goes on to its end", ctl(self.vm, "follow", self.plan))
         print(f"        all took {time.monotonic() - began:.0f} s", flush=True)
-        check("each of its steps is done", set(self.steps().values()) == {"done"}, str(self.steps()))
+        states = steps(self.vm, self.plan)
+        check("each of its steps is done", set(states.values()) == {"done"}, str(states))
         good("a kubeconfig is made", ctl(self.vm, "kubeconfig", "demo", "--admin", "-o", self.kubeconfig))
         self.serves("after its creation")
 

@@ -21,12 +21,14 @@ say() { echo "compare: $*" >&2; }
 KAAS_SIGN_KEY=$work/sign.key
 export KAAS_SIGN_KEY
 go=$(command -v go || echo /usr/local/go/bin/go)
-(cd "$source" && GOFLAGS=-mod=readonly CGO_ENABLED=0 "$go" run ./cmd/directorctl key generate "$KAAS_SIGN_KEY" --no-password) >&2
+(cd "$source" && GOFLAGS=-mod=readonly CGO_ENABLED=0 \
+    "$go" run ./cmd/directorctl key generate "$KAAS_SIGN_KEY" --no-password) >&2
 
 for n in 1 2; do
     began=$SECONDS
     git clone --quiet --no-hardlinks "$source" "$work/source-$n"
-    XDG_CACHE_HOME=$work/cache-$n GOCACHE=$work/go-$n "$work/source-$n/images/director/build.sh" | tail -n 1 >"$work/made-$n"
+    XDG_CACHE_HOME=$work/cache-$n GOCACHE=$work/go-$n "$work/source-$n/images/director/build.sh" |
+        tail -n 1 >"$work/made-$n"
     say "build $n took $((SECONDS - began)) s"
 done
 first=$(cat "$work/made-1") second=$(cat "$work/made-2")
@@ -55,7 +57,10 @@ while read -r file; do
         *.qcow2) qemu-img compare "$first/$file" "$second/$file" || : ;;
         esac
     fi
-done < <(cd "$work" && { (cd "$first" && find . -type f) && (cd "$second" && find . -type f); } | sed 's,^\./,,' | LC_ALL=C sort -u)
-[[ ${first##*/} == "${second##*/}" ]] || { echo "DIFFERS: the hash of what went in: ${first##*/} and ${second##*/}"; wrong=1; }
+done < <({ (cd "$first" && find . -type f) && (cd "$second" && find . -type f); } | sed 's,^\./,,' | LC_ALL=C sort -u)
+[[ ${first##*/} == "${second##*/}" ]] || {
+    echo "DIFFERS: the hash of what went in: ${first##*/} and ${second##*/}"
+    wrong=1
+}
 ((wrong == 0))
 echo "Both builds have the same bytes but for their signatures."

@@ -11,7 +11,8 @@ import threading
 import time
 
 from vms import (
-    DISKS, VM, WORK, Bundles, answers, check, ctl, first_start, good, sh, stand_ins, trusted_key, wait)
+    DISKS, VM, WORK, Bundles, answers, check, creation, ctl, first_start, good, plays, sh, stand_ins, steps,
+    trusted_key, wait)
 
 HOST = "10.89.0.1"
 ADDRESS = "10.89.0.20"
@@ -233,33 +234,20 @@ class Group:
         model = f"{WORK}/{name}.yaml"
         with open(model, "w", encoding="utf-8") as f:
             f.write(CLUSTER % name)
-        done = ctl(self.all, "apply", "-f", model)
-        check(f"{name} is stored", done.returncode == 0, done.stdout + done.stderr)
-        planned = ctl(self.all, "plan", name, "-o", "json")
-        plan = json.loads(planned.stdout or "{}").get("id", "")
-        done = ctl(self.all, "start", plan, "--yes")
-        check("its plan is started", done.returncode == 0, planned.stderr + done.stdout + done.stderr)
-        return plan
-
-    def states(self, plan: str) -> dict:
-        """Return the states of a plan's steps; nothing while nobody answers."""
-        shown = ctl(self.all, "plans", "show", plan, "-o", "json")
-        return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
+        return creation(self.all, model, name)
 
     def amid(self, name: str) -> str:
         """Start the creation of a cluster, and return its plan when a play runs."""
         plan = self.plan(name)
-        wait(f"{name}: a play runs", lambda: any(
-            state == "running" and step.startswith(("prepare", "control_plane", "workers")) for step,
-            state in self.states(plan).items()))
+        wait(f"{name}: a play runs", lambda: plays(self.all, plan))
         return plan
 
     def ends(self, plan: str, what: str, began: float) -> None:
         """Follow a plan to its end."""
         done = ctl(self.all, "follow", plan)
         took = time.monotonic() - began
-        wait("the plan can be asked for", lambda: self.states(plan))
-        states = self.states(plan)
+        wait("the plan can be asked for", lambda: steps(self.all, plan))
+        states = steps(self.all, plan)
         check(f"{what}, after {took:.0f} s", done.returncode == 0 and set(states.values()) == {"done"},
               done.stdout[-1000:] + done.stderr + str(states))
 

@@ -365,3 +365,25 @@ def trusted_key(file: str = "") -> str:
 def ctl(vm: VM, *args: str) -> subprocess.CompletedProcess:
     """Run directorctl as the admin who has logged in."""
     return sh("env", f"DIRECTOR_CONFIG={WORK}/{vm.name}.yaml", f"{ROOT}/bin/directorctl", *args, check=False)
+
+
+def creation(vm: VM, file: str, name: str) -> str:
+    """Store the document of a cluster, start its creation, and return its plan."""
+    good(f"{name} is stored", ctl(vm, "apply", "-f", file))
+    planned = ctl(vm, "plan", name, "-o", "json")
+    plan = json.loads(planned.stdout or "{}").get("id", "")
+    done = ctl(vm, "start", plan, "--yes")
+    check("its plan is started", done.returncode == 0, planned.stderr + done.stdout + done.stderr)
+    return plan
+
+
+def steps(vm: VM, plan: str) -> dict:
+    """Return the states of a plan's steps; nothing while nobody answers."""
+    shown = ctl(vm, "plans", "show", plan, "-o", "json")
+    return {s["id"]: s["status"] for s in json.loads(shown.stdout)["steps"]} if shown.returncode == 0 else {}
+
+
+def plays(vm: VM, plan: str) -> bool:
+    """Report whether a play of the plan runs."""
+    return any(state == "running" and step.startswith(("prepare", "control_plane", "workers"))
+               for step, state in steps(vm, plan).items())
