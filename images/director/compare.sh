@@ -16,6 +16,7 @@ trap 'exit 130' INT TERM
 
 say() { echo "compare: $*" >&2; }
 [[ -z $(git -C "$source" status --porcelain) ]] || say "what is not committed is not built"
+commit=$(git -C "$source" rev-parse HEAD) # a later one must not get into the second build
 
 # Both builds are signed with the same key: the public key is part of what they make.
 KAAS_SIGN_KEY=$work/sign.key
@@ -26,7 +27,8 @@ go=$(command -v go || echo /usr/local/go/bin/go)
 
 for n in 1 2; do
     began=$SECONDS
-    git clone --quiet --no-hardlinks "$source" "$work/source-$n"
+    git clone --quiet --no-hardlinks --no-checkout "$source" "$work/source-$n"
+    git -C "$work/source-$n" checkout --quiet --detach "$commit"
     XDG_CACHE_HOME=$work/cache-$n GOCACHE=$work/go-$n "$work/source-$n/images/director/build.sh" |
         tail -n 1 >"$work/made-$n"
     say "build $n took $((SECONDS - began)) s"
