@@ -1,7 +1,6 @@
 """Three appliances that are one director: on a PostgreSQL and an NFS of this machine, each loses its power, or is
 upgraded, in turn."""
 
-import hashlib
 import json
 import os
 import pwd
@@ -13,67 +12,29 @@ import time
 from vms import (
     DISKS, VM, WORK, Bundles, answers, check, creation, ctl, first_start, good, plays, sh, stand_ins, steps,
     trusted_key, wait)
+from world import CLUSTER, world
 
 HOST = "10.89.0.1"
 ADDRESS = "10.89.0.20"
-# A simulated world, so that the plan needs no hypervisor. Appliances, database and NFS are real.
-MODELS = """apiVersion: kaas/v1
-kind: Provider
-metadata: {name: lab}
-spec:
-  type: sim
-  sim:
-    hosts:
-      - {name: h1, cpus: 64, memory: 512GiB, disk: 16TiB}
-      - {name: h2, cpus: 64, memory: 512GiB, disk: 16TiB}
-      - {name: h3, cpus: 64, memory: 512GiB, disk: 16TiB}
----
-apiVersion: kaas/v1
-kind: Network
-metadata: {name: nodes}
-spec: {provider: lab, mode: open, cidr: 10.88.0.0/24, gateway: 10.88.0.1, pool: {from: 10.88.0.10, to: 10.88.0.99}}
----
-apiVersion: kaas/v1
-kind: Release
-metadata: {name: k8s}
-spec: {bundle: /data/bundles/k8s, kubernetes: v1.37.1, unsigned: it is made in this test}
----
-apiVersion: kaas/v1
-kind: Image
-metadata: {name: node}
-spec: {source: /data/images/node.img, sha256: "@IMAGE@", kubernetes: v1.37.1, unsigned: it is made in this test}
----
+# Where the director and its clusters are backed up to.
+BACKUPS = """---
 apiVersion: kaas/v1
 kind: BackupTarget
 metadata: {name: nfs}
-spec: {type: nfs, directory: /data/backups/directors, recipients: ["@RECIPIENT@"], retention: {count: 3}}
+spec: {type: nfs, directory: /data/backups/directors, recipients: ["%s"], retention: {count: 3}}
 ---
 apiVersion: kaas/v1
 kind: Schedule
 metadata: {name: director-backup}
 spec: {cron: '15 3 * * *', job: {name: backup, params: {target: nfs}}}
 """
-CLUSTER = """apiVersion: kaas/v1
-kind: Cluster
-metadata: {name: %s}
-spec:
-  release: k8s
-  provider: lab
-  image: node
-  network: nodes
-  masters: {count: 1, cpus: 2, memory: 4GiB, disk: 30GiB}
-  workers: [{name: worker, count: 3, cpus: 1, memory: 4GiB, disk: 30GiB}]
-  backup: {targets: [nfs]}
-"""
 
 
 def models(top: str) -> str:
-    """Return the documents, with the checksum of the stand-in for an image and a recipient of backups, whose key is in
-    top."""
-    image = hashlib.sha256(b"a stand-in for the node image node\n").hexdigest()
+    """Return the documents of a simulated world, and a recipient of backups, whose key is in top. Appliances, database
+    and NFS are real."""
     sh("age-keygen", "-o", f"{top}/backups-of-directors.key")
-    recipient = sh("age-keygen", "-y", f"{top}/backups-of-directors.key").stdout.strip()
-    return MODELS.replace("@IMAGE@", image).replace("@RECIPIENT@", recipient)
+    return world() + BACKUPS % sh("age-keygen", "-y", f"{top}/backups-of-directors.key").stdout.strip()
 
 
 # Plays that are slow enough for an outage to begin and to end in one.
@@ -233,7 +194,7 @@ class Group:
         """Start the creation of a cluster, and return its plan."""
         model = f"{WORK}/{name}.yaml"
         with open(model, "w", encoding="utf-8") as f:
-            f.write(CLUSTER % name)
+            f.write(CLUSTER % (name, 3) + "  backup: {targets: [nfs]}\n")
         return creation(self.all, model, name)
 
     def amid(self, name: str) -> str:

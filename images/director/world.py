@@ -42,6 +42,11 @@ spec:
 """
 
 
+def world() -> str:
+    """Return the documents that a cluster needs, with the checksum of the stand-in for a node image."""
+    return WORLD % (HOSTS, hashlib.sha256(b"a stand-in for the node image node\n").hexdigest())
+
+
 def pretend(vm: VM, simulation: dict) -> None:
     """Have the director of an appliance that was set up pretend its hypervisors, and log in."""
     vm.send(json.dumps({
@@ -66,9 +71,8 @@ def fill(vm: VM) -> None:
     """Give the appliance the documents of a world, and what it takes for a node image and a release bundle."""
     top = f"{WORK}/{vm.name}-files"
     os.makedirs(f"{top}/data")
-    image = hashlib.sha256(b"a stand-in for the node image node\n").hexdigest()
     with open(f"{top}/world.yaml", "w", encoding="utf-8") as f:
-        f.write(WORLD % (HOSTS, image))
+        f.write(world())
     stand_ins(f"{top}/state", f"{top}/world.yaml", f"{top}/data")
     packed = subprocess.run(["tar", "-C", f"{top}/data", "-c", "bundles", "images"], capture_output=True, check=True)
     vm.send(packed.stdout, "sudo tar -C /data -x --no-same-owner && sudo chown -R director:director /data/bundles "
