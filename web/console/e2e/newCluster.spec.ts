@@ -98,6 +98,8 @@ test('a provider that is not stored is asked what it has, and its pools and brid
   await accessible(page)
   await picture(page, 'new-cluster-discovery')
   await page.getByRole('link', { name: /^Next: Network/ }).click()
+  // The step before it has this choice too.
+  await expect(page.getByRole('heading', { name: 'The network of the nodes', exact: true })).toBeVisible()
   await page.getByLabel('Describe a new one').check()
   await page.getByLabel('Mode').selectOption('bridge')
   await expect(page.getByLabel('Bridge')).toHaveJSProperty('tagName', 'SELECT') // it is not asked again
