@@ -56,6 +56,7 @@ export default {
   cleanUrls: true,
   ignoreDeadLinks: [(url) => existsSync(join(pages, 'public', url))],
   metaChunk: true, // keeps the index of the pages out of every page
+  buildConcurrency: 1, // the index of the search has its entries in the order in which pages were read
   head: [['link', { rel: 'icon', href: '/docs/favicon.svg' }]],
   // Colours of code that can be read on both backgrounds.
   markdown: { anchor: { slugify }, theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' } },
