@@ -52,7 +52,7 @@ func (d environment) make(
 		Installation: steps.Installation{Director: db.DirectorID(), Now: time.Now},
 		Clusters: steps.Clusters{
 			Keys: steps.Keys{Secrets: db, Sealer: box}, Connect: h.connect, Records: clusterRecords{db}, Access: db,
-			Pulls: db,
+			Pulls: db, Standing: &steps.Standing{},
 		},
 		Machines: steps.Machines{
 			Ledger: db, Moves: db, Disks: db, Backends: backends, Allowances: d.allowances, Nodes: nodes,

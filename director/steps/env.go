@@ -76,10 +76,11 @@ type Keys struct {
 // Clusters are the clusters that plans work on: their keys, their APIs, and what the director records about them.
 type Clusters struct {
 	Keys
-	Connect func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
-	Records Records
-	Access  Access // not kept if nil
-	Pulls   Pulls  // not kept if nil
+	Connect  func(kubeconfig []byte) (API, error) // to a cluster's API; over the network if nil
+	Standing *Standing                            // clients for looks; each look has its own if nil
+	Records  Records
+	Access   Access // not kept if nil
+	Pulls    Pulls  // not kept if nil
 }
 
 // Machines are the VMs of nodes and of other directors: where they are made, how they are reached, and the ledger of

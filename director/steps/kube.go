@@ -105,7 +105,7 @@ func (e kubeSteps) clusterForget(ctx context.Context, r plan.Run, p step.Cluster
 func (e Clusters) await(
 	ctx context.Context, r plan.Run, uid, cluster, endpoint string, missing func(context.Context, API) (string, error),
 ) error {
-	client, err := e.Cluster(ctx, uid, cluster, endpoint)
+	client, err := e.connect(ctx, uid, cluster, endpoint, 0)
 	if err != nil {
 		return err
 	}
@@ -119,7 +119,7 @@ func (e Clusters) await(
 		case err == nil && now == "":
 			return nil
 		case director.KindOf(err) == director.KindUnauthenticated && !renewed:
-			again, cerr := e.Cluster(ctx, uid, cluster, endpoint)
+			again, cerr := e.connect(ctx, uid, cluster, endpoint, 0)
 			if cerr != nil {
 				return cerr
 			}
@@ -186,23 +186,22 @@ const (
 	lifeMargin = 10 * time.Minute // behind the deadline
 )
 
-// credentialLife is how long a certificate has to be good that is used until ctx is done.
-func credentialLife(ctx context.Context) time.Duration {
+// credentialLife is how long a certificate has to be good that is used until ctx is done, and a spare time longer.
+func credentialLife(ctx context.Context, spare time.Duration) time.Duration {
 	deadline, ok := ctx.Deadline()
 	if !ok {
-		return shortLife
+		return shortLife + spare
 	}
-	return max(time.Until(deadline), 0) + lifeMargin
+	return max(time.Until(deadline), 0) + lifeMargin + spare
 }
 
-// Cluster connects to a cluster as the director. Its certificate is good for longer than ctx has time, and for ten
-// minutes if ctx has no deadline.
-func (e Clusters) Cluster(ctx context.Context, uid, name, endpoint string) (API, error) {
+// connect connects to a cluster as the director. The spare is how much longer the certificate lives than it has to.
+func (e Clusters) connect(ctx context.Context, uid, name, endpoint string, spare time.Duration) (API, error) {
 	authorities, err := e.ClusterPKI(ctx, uid)
 	if err != nil {
 		return nil, err
 	}
-	pair, err := pki.ClientCert(authorities.CA, "director", []string{"system:masters"}, credentialLife(ctx))
+	pair, err := pki.ClientCert(authorities.CA, "director", []string{"system:masters"}, credentialLife(ctx, spare))
 	if err != nil {
 		return nil, err
 	}
