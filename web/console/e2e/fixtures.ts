@@ -151,6 +151,15 @@ export async function picture(page: Page, name: string): Promise<void> {
   if (dir) await page.screenshot({ path: `${dir}/${name}.png` })
 }
 
+// toStep follows a link to another step of the wizard, and waits until it is there: the step before it may have fields
+// of the same names.
+export async function toStep(page: Page, name: string | RegExp): Promise<void> {
+  const at = page.locator('[aria-current="step"]')
+  const number = /^\d+/.exec(await at.innerText())?.[0] ?? ''
+  await page.getByRole('link', { name, exact: true }).click()
+  await expect(at).not.toHaveText(new RegExp(`^${number}\\.`))
+}
+
 // tabTo goes to what has that text or label with the Tab key alone.
 export async function tabTo(page: Page, name: string): Promise<void> {
   for (let i = 0; i < 120; i++) {

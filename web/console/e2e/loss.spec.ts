@@ -1,5 +1,5 @@
 import type { Page } from '@playwright/test'
-import { accessible, clusterOf, expect, login, picture, test, write } from './fixtures'
+import { accessible, clusterOf, expect, login, picture, test, toStep, write } from './fixtures'
 
 interface Session {
   id: string
@@ -38,8 +38,8 @@ test('a session that ends inside the wizard of a new cluster loses no field', as
   await again.getByRole('button', { name: 'Log in' }).click()
   await expect(again).toHaveCount(0)
   await expect(name).toHaveValue('kept-too')
-  await page.getByRole('link', { name: /^Next/ }).click()
-  await page.getByRole('link', { name: 'Back', exact: true }).click()
+  await toStep(page, /^Next/)
+  await toStep(page, 'Back')
   await expect(name).toHaveValue('kept-too')
   await expect(page.getByRole('textbox', { name: 'Documents' })).toContainText('name: kept-too')
 })

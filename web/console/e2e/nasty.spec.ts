@@ -1,5 +1,5 @@
 // What others write is shown as they wrote it, and what a browser refuses is not needed.
-import { accessible, blockStorage, expect, login, test } from './fixtures'
+import { accessible, blockStorage, expect, login, test, toStep } from './fixtures'
 
 test.beforeAll(({ director }) => director.settle())
 
@@ -53,8 +53,8 @@ test('a browser that stores nothing can be used', async ({ page, director }) => 
   await expect(page.getByRole('heading', { level: 1 })).toHaveText('New cluster')
   await page.getByLabel('Name', { exact: true }).fill('kept-here')
   await expect(page.getByText('This browser stores nothing.')).toBeVisible()
-  await page.getByRole('link', { name: /^Next/ }).click()
-  await page.getByRole('link', { name: 'Back', exact: true }).click()
+  await toStep(page, /^Next/)
+  await toStep(page, 'Back')
   await expect(page.getByLabel('Name', { exact: true })).toHaveValue('kept-here')
   await page.getByRole('button', { name: /theme$/ }).click()
 })

@@ -2,7 +2,7 @@
 // secondCluster.spec.ts.
 import { writeFileSync } from 'node:fs'
 import { join } from 'node:path'
-import { accessible, expect, login, picture, test as base, write } from './fixtures'
+import { accessible, expect, login, picture, test as base, toStep, write } from './fixtures'
 import { Director } from './director'
 
 const test = base.extend<object, { director: Director }>({
@@ -39,7 +39,7 @@ test('the first cluster of an empty director', async ({ page, director }) => {
   await page.getByLabel('Address of libvirt').fill('qemu:///system')
   await expect(page.locator('.cm-lint-marker-error')).toHaveCount(0)
 
-  await page.getByRole('link', { name: /^Next: Network/ }).click()
+  await toStep(page, /^Next: Network/)
   await page.getByLabel('Range').fill('10.90.0.0/24')
   await page.getByLabel('Gateway').fill('10.90.0.1')
   await page.getByLabel('First address for nodes').fill('10.90.0.10')
@@ -48,11 +48,11 @@ test('the first cluster of an empty director', async ({ page, director }) => {
   await expect(page.getByText('This is the draft that you left here.')).toBeVisible()
   await expect(page.getByLabel('Range')).toHaveValue('10.90.0.0/24')
 
-  await page.getByRole('link', { name: /^Next: Image/ }).click()
+  await toStep(page, /^Next: Image/)
   await expect(page.getByRole('heading', { name: 'The image', exact: true })).toBeVisible()
   await picture(page, 'new-cluster-image')
   await accessible(page)
-  await page.getByRole('link', { name: /^Next: Cluster/ }).click()
+  await toStep(page, /^Next: Cluster/)
   await expect(page.getByRole('heading', { name: 'The cluster', exact: true })).toBeVisible()
   await page.getByLabel('Name', { exact: true }).fill('shop')
   await page.getByLabel('Workers', { exact: true }).fill('12')
@@ -64,7 +64,7 @@ test('the first cluster of an empty director', async ({ page, director }) => {
   await expect(text).not.toContainText('name: pool2')
   await picture(page, 'new-cluster')
   await accessible(page)
-  await page.getByRole('link', { name: /^Next: Look/ }).click()
+  await toStep(page, /^Next: Look/)
   await expect(page.getByText('Cluster/shop').first()).toBeVisible()
   // The plan is told before anything is stored, and why it could not be made.
   await expect(page.getByRole('heading', { name: 'The plan for shop' })).toBeVisible()
@@ -97,9 +97,7 @@ test('a provider that is not stored is asked what it has, and its pools and brid
   await expect(pool.locator('option', { hasText: 'free' })).toHaveCount(1)
   await accessible(page)
   await picture(page, 'new-cluster-discovery')
-  await page.getByRole('link', { name: /^Next: Network/ }).click()
-  // The step before it has this choice too.
-  await expect(page.getByRole('heading', { name: 'The network of the nodes', exact: true })).toBeVisible()
+  await toStep(page, /^Next: Network/)
   await page.getByLabel('Describe a new one').check()
   await page.getByLabel('Mode').selectOption('bridge')
   await expect(page.getByLabel('Bridge')).toHaveJSProperty('tagName', 'SELECT') // it is not asked again

@@ -1,7 +1,7 @@
 import { Button, Card, CardBody, CardTitle, Label, Nav, NavItem, NavList, Spinner } from '@patternfly/react-core'
 import { useQuery, useQueryClient } from '@tanstack/react-query'
 import { lazy, Suspense, useEffect, useMemo, useRef, useState } from 'react'
-import { Link } from 'react-router'
+import { Link, type LinkProps } from 'react-router'
 import type { Draft } from '../forms/drafts'
 import { beginning, type Known } from '../forms/first'
 import type { Mark } from '../forms/places'
@@ -146,7 +146,7 @@ function Steps({ at, text, marks }: { at: number; text: string; marks: Mark[] })
           const here = s.kinds.some((k) => partOf(text, k))
           return (
             <NavItem key={s.key} isActive={i === at}>
-              <Link to={`?step=${s.key}`} aria-current={i === at ? 'step' : undefined}>
+              <StepLink to={`?step=${s.key}`}>
                 {i + 1}. {s.title}{' '}
                 {wrong > 0 && (
                   <Label isCompact color="red">
@@ -158,13 +158,18 @@ function Steps({ at, text, marks }: { at: number; text: string; marks: Mark[] })
                     is there
                   </Label>
                 )}
-              </Link>
+              </StepLink>
             </NavItem>
           )
         })}
       </NavList>
     </Nav>
   )
+}
+
+// StepLink is said to be the current step, where NavItem says that it is the current page.
+function StepLink({ 'aria-current': current, ...of }: LinkProps) {
+  return <Link {...of} aria-current={current ? 'step' : undefined} />
 }
 
 // Review stores the documents, and then makes the plan of the cluster.
