@@ -23,6 +23,16 @@ tmp=$(mktemp -d "$out/disk.XXXXXX")
 trap 'rm -rf "$tmp"' EXIT
 raw=$tmp/disk
 
+# same_times gives the files of a file system times that do not depend on when and where it was made: mke2fs -d takes
+# those of the last change and of the last look from this machine's.
+same_times() { # DIRECTORY FILE
+    local set='set_inode_field "/%P" %s @'$SOURCE_DATE_EPOCH'\n' said
+    # shellcheck disable=SC2059 # the format is the command
+    said=$(find "$1" -printf "${set/\%s/ctime}${set/\%s/atime}" |
+        E2FSPROGS_FAKE_TIME=$SOURCE_DATE_EPOCH debugfs -w -f - "$2" 2>&1 >/dev/null | sed 1d)
+    [[ -z $said ]] || { echo "disk.sh: debugfs on $2: $said" >&2; exit 1; }
+}
+
 used_kib=$(du -sk --apparent-size "$root" | cut -f1)
 files=$(find "$root" | wc -l)
 # MiB; ends of blocks, inodes, and what ext4 keeps for itself.
@@ -44,6 +54,7 @@ truncate -s "${root_size}M" "$out/root.ext4"
 E2FSPROGS_FAKE_TIME=$SOURCE_DATE_EPOCH mke2fs -q -t ext4 -L director-root -U "${id}0004" -m 0 \
     -O metadata_csum,64bit,^has_journal -E "hash_seed=${id}0004,lazy_itable_init=0,nodiscard" \
     -N "$((files + 1024))" -d "$root" "$out/root.ext4"
+same_times "$root" "$out/root.ext4"
 dd if="$out/root.ext4" of="$raw" bs=1M seek="$root_mib" conv=notrunc,sparse status=none
 
 # The loader has a partition of its own: GRUB writes its environment block, and an upgrade replaces neither. Without a
@@ -59,6 +70,7 @@ truncate -s "${loader_size}M" "$tmp/loader.ext4"
 E2FSPROGS_FAKE_TIME=$SOURCE_DATE_EPOCH mke2fs -q -t ext4 -L director-loader -U "${id}0003" -m 0 \
     -O metadata_csum,64bit,^has_journal -E "hash_seed=${id}0003,lazy_itable_init=0,nodiscard,root_owner=0:0" \
     -d "$tmp/loader" "$tmp/loader.ext4"
+same_times "$tmp/loader" "$tmp/loader.ext4"
 dd if="$tmp/loader.ext4" of="$raw" bs=1M seek="$loader_mib" conv=notrunc,sparse status=none
 
 # What loader.cfg uses, in addition to what starts any image.
