@@ -97,3 +97,16 @@ dd if="$tmp/esp" of="$raw" bs=1M seek="$esp_mib" conv=notrunc status=none
 
 qemu-img convert -f raw -O qcow2 -c -o compression_type=zlib "$raw" "$out/director.qcow2"
 qemu-img convert -f raw -O vmdk -o subformat=streamOptimized,adapter_type=lsilogic "$raw" "$out/director.vmdk"
+# The number of its content, which qemu-img draws, is in a text of 20 sectors behind the first. The same content has the
+# same one.
+python3 - "$out/director.vmdk" "$(sha256sum <"$out/director.qcow2" | cut -c 1-8)" <<'END'
+import re, sys
+with open(sys.argv[1], "r+b") as disk:
+    disk.seek(512)
+    text = disk.read(20 * 512)
+    same, found = re.subn(rb"(?m)^CID=[0-9a-f]+$", b"CID=" + sys.argv[2].encode(), text.rstrip(b"\0"))
+    if found != 1:
+        sys.exit("disk.sh: the VMDK has no number of its content")
+    disk.seek(512)
+    disk.write(same.ljust(len(text), b"\0"))
+END
