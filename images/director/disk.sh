@@ -26,9 +26,8 @@ raw=$tmp/disk
 # same_times gives the files of a file system times that do not depend on when and where it was made: mke2fs -d takes
 # those of the last change and of the last look from this machine's.
 same_times() { # DIRECTORY FILE
-    local set='set_inode_field "/%P" %s @'$SOURCE_DATE_EPOCH'\n' said
-    # shellcheck disable=SC2059 # the format is the command
-    said=$(find "$1" -printf "${set/\%s/ctime}${set/\%s/atime}" |
+    local at=@$SOURCE_DATE_EPOCH said
+    said=$(find "$1" -printf "set_inode_field \"/%P\" ctime $at\nset_inode_field \"/%P\" atime $at\n" |
         E2FSPROGS_FAKE_TIME=$SOURCE_DATE_EPOCH debugfs -w -f - "$2" 2>&1 >/dev/null | sed 1d)
     [[ -z $said ]] || { echo "disk.sh: debugfs on $2: $said" >&2; exit 1; }
 }
@@ -99,7 +98,7 @@ qemu-img convert -f raw -O qcow2 -c -o compression_type=zlib "$raw" "$out/direct
 qemu-img convert -f raw -O vmdk -o subformat=streamOptimized,adapter_type=lsilogic "$raw" "$out/director.vmdk"
 # The number of its content, which qemu-img draws, is in a text of 20 sectors behind the first. The same content has the
 # same one.
-python3 - "$out/director.vmdk" "$(sha256sum <"$out/director.qcow2" | cut -c 1-8)" <<'END'
+/usr/bin/python3 - "$out/director.vmdk" "$(sha256sum <"$out/director.qcow2" | cut -c 1-8)" <<'END'
 import re, sys
 with open(sys.argv[1], "r+b") as disk:
     disk.seek(512)
