@@ -61,7 +61,8 @@ func endOf(t *testing.T, kubeconfig []byte) time.Time {
 	return cert.NotAfter
 }
 
-func waitingEnv(t testing.TB, connect func(kubeconfig []byte) (API, error)) Env {
+// sealedPKI returns new authorities of the cluster with the uid u.
+func sealedPKI(t testing.TB) []byte {
 	t.Helper()
 	authorities, err := pki.NewCluster("demo")
 	if err != nil {
@@ -71,9 +72,13 @@ func waitingEnv(t testing.TB, connect func(kubeconfig []byte) (API, error)) Env 
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Env{
-		Clusters: Clusters{Connect: connect, Keys: Keys{Secrets: vault{{"u", SecretPKI}: sealed}, Sealer: plain{}}},
-	}
+	return sealed
+}
+
+func waitingEnv(t testing.TB, connect func(kubeconfig []byte) (API, error)) Env {
+	t.Helper()
+	keys := Keys{Secrets: vault{{"u", SecretPKI}: sealedPKI(t)}, Sealer: plain{}}
+	return Env{Clusters: Clusters{Connect: connect, Keys: keys}}
 }
 
 func quietRun() plan.Run { return plan.Run{Note: func(context.Context, string) {}} }

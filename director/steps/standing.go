@@ -17,19 +17,25 @@ type Standing struct {
 }
 
 type standing struct {
-	made  [sha256.Size]byte // of what it was made of
-	until time.Time         // the end of its certificate
+	of    origin
+	until time.Time // the end of its certificate
 	api   API
+}
+
+// origin is what a client is made of: checksums of the sealed authorities of its cluster, and where that is.
+type origin struct {
+	pki, changed   [sha256.Size]byte
+	name, endpoint string
 }
 
 // spareLife is how much longer the certificate of a client that is kept lives than was asked for.
 const spareLife = 10 * time.Minute
 
 // find returns the cluster's client if it was made of that and its certificate is good until then; else nil.
-func (s *Standing) find(uid string, made [sha256.Size]byte, until time.Time) API {
+func (s *Standing) find(uid string, of origin, until time.Time) API {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if has, ok := s.of[uid]; ok && has.made == made && !has.until.Before(until) {
+	if has, ok := s.of[uid]; ok && has.of == of && !has.until.Before(until) {
 		return has.api
 	}
 	return nil
@@ -47,21 +53,13 @@ func (s *Standing) keep(uid string, c standing) {
 	s.of[uid] = c
 }
 
-// madeOf returns a checksum of what a client of the cluster is made of. Of a cluster without authorities nothing is
-// known.
-func (e Keys) madeOf(ctx context.Context, uid, name, endpoint string) ([sha256.Size]byte, error) {
+// origin returns what a client of the cluster would be made of now.
+func (e Keys) origin(ctx context.Context, uid, name, endpoint string) (origin, error) {
 	sealed, err := e.Secrets.SecretsOf(ctx, []string{uid}, []string{SecretPKI, SecretAuthorities})
-	if err != nil {
-		return [sha256.Size]byte{}, err
-	}
-	sum := sha256.New()
-	for _, part := range [][]byte{
-		sealed[[2]string{uid, SecretPKI}], sealed[[2]string{uid, SecretAuthorities}], []byte(name), []byte(endpoint),
-	} {
-		own := sha256.Sum256(part)
-		_, _ = sum.Write(own[:])
-	}
-	return [sha256.Size]byte(sum.Sum(nil)), nil
+	return origin{
+		pki: sha256.Sum256(sealed[[2]string{uid, SecretPKI}]), name: name, endpoint: endpoint,
+		changed: sha256.Sum256(sealed[[2]string{uid, SecretAuthorities}]),
+	}, err
 }
 
 // Cluster connects to a cluster as the director, for a look. Its certificate is good for longer than ctx has time, and
@@ -70,17 +68,17 @@ func (e Clusters) Cluster(ctx context.Context, uid, name, endpoint string) (API,
 	if e.Standing == nil {
 		return e.connect(ctx, uid, name, endpoint, 0)
 	}
-	made, err := e.madeOf(ctx, uid, name, endpoint)
+	of, err := e.origin(ctx, uid, name, endpoint)
 	if err != nil {
 		return nil, err
 	}
 	until := time.Now().Add(credentialLife(ctx, 0))
-	if api := e.Standing.find(uid, made, until); api != nil {
+	if api := e.Standing.find(uid, of, until); api != nil {
 		return api, nil
 	}
 	api, err := e.connect(ctx, uid, name, endpoint, spareLife)
 	if err == nil {
-		e.Standing.keep(uid, standing{made: made, until: until.Add(spareLife), api: api})
+		e.Standing.keep(uid, standing{of: of, until: until.Add(spareLife), api: api})
 	}
 	return api, err
 }

@@ -4,8 +4,6 @@ import (
 	"context"
 	"testing"
 	"time"
-
-	"github.com/director-kaas/kaas/director/pki"
 )
 
 // counted is a client that can be told from others.
@@ -47,15 +45,7 @@ func TestLooksShareAClient(t *testing.T) {
 	if n := look(t, env, t.Context(), "u", "127.0.0.2:6443"); n != 2 {
 		t.Error("the former address was asked")
 	}
-	other, err := pki.NewCluster("demo")
-	if err != nil {
-		t.Fatal(err)
-	}
-	sealed, err := other.Seal(plain{}, "u", SecretPKI)
-	if err != nil {
-		t.Fatal(err)
-	}
-	env.Secrets.(vault)[[2]string{"u", SecretPKI}] = sealed
+	env.Secrets.(vault)[[2]string{"u", SecretPKI}] = sealedPKI(t)
 	if n := look(t, env, t.Context(), "u", "127.0.0.2:6443"); n != 3 {
 		t.Error("a client of the former authorities was used")
 	}
@@ -82,9 +72,9 @@ func TestLooksDoNotOutliveTheirCertificate(t *testing.T) {
 	if deadline, _ := long.Deadline(); (*ends)[1].Before(deadline.Add(lifeMargin)) {
 		t.Error("the certificate ends before the look")
 	}
-	env.Standing.of["u"] = standing{
-		made: env.Standing.of["u"].made, until: time.Now().Add(shortLife - time.Second), api: env.Standing.of["u"].api,
-	}
+	soon := env.Standing.of["u"]
+	soon.until = time.Now().Add(shortLife - time.Second)
+	env.Standing.of["u"] = soon
 	if n := look(t, env, t.Context(), "u", "127.0.0.1:6443"); n != 3 {
 		t.Error("a client was used to the end of its certificate")
 	}
