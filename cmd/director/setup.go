@@ -35,6 +35,7 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 		if err := place().Activate(ctx, s, false); err != nil {
 			return err
 		}
+		keepData()
 		if _, err := rootPackages().Compare(); err != nil { // the director starts without knowing it
 			_, _ = fmt.Fprintf(os.Stderr, "director: %s\n", director.MessageOf(err))
 		}
@@ -44,6 +45,7 @@ var setupCommands = map[string]func(context.Context, []string, io.Writer) error{
 	"change":  func(ctx context.Context, _ []string, _ io.Writer) error { return place().Change(ctx) },
 	"abandon": func(ctx context.Context, _ []string, _ io.Writer) error { return place().Abandon(ctx) },
 	"trial":   func(ctx context.Context, _ []string, _ io.Writer) error { return place().Trial(ctx) },
+	"return":  setupReturn,
 	"config": func(ctx context.Context, _ []string, _ io.Writer) error {
 		return place().Config(ctx, time.Minute)
 	},
@@ -90,6 +92,9 @@ Sets up the appliance that this director is on. See docs/start/appliance.md.
   change           do what the director asks for: write the root of an upgrade, or take the kept one, and restart
   abandon          end a change whose process has died
   trial            wait until a root that is tried is healthy, and keep it; otherwise restart with the former one
+  return [--lose-changes]
+                   restore the data that was copied when a newer root disk was attached, for the former one; without
+                   the flag, say which data that is
   schema           write the version of the database that this director brings
   console          what runs on the VM's console: the questions of the first boot, and then the log-in
 `
@@ -114,7 +119,7 @@ func runSetup(args []string, out io.Writer) error {
 			WithHint("director setup -help")
 	}
 	rest := flags.Args()[1:]
-	if len(rest) > 0 && !slices.Contains([]string{"check", "group", "join", "updates"}, flags.Arg(0)) {
+	if len(rest) > 0 && !slices.Contains([]string{"check", "group", "join", "return", "updates"}, flags.Arg(0)) {
 		return director.Errorf(director.KindInvalid, opSetup, "%q: %s takes no arguments", rest[0], flags.Arg(0)).
 			WithHint("director setup -help")
 	}
@@ -233,6 +238,48 @@ func setupCheck(ctx context.Context, targets []string, out io.Writer) error {
 	return sayFindings(out, append(
 		appliance.Check(ctx, s, targets), appliance.CheckPackages(packages, time.Now())...,
 	))
+}
+
+// keepData copies the data before a newer root disk changes it. The director starts without a copy, too.
+func keepData() {
+	kept, err := appliance.Former{Place: place()}.Keep(time.Now())
+	if err != nil {
+		_, _ = fmt.Fprintf(
+			os.Stderr, "director: no copy of the data is made before this version changes it: %s\n",
+			director.MessageOf(err),
+		)
+	}
+	if kept {
+		_, _ = fmt.Fprintln(os.Stderr, "director: the former root disk's data was copied; see director setup return")
+	}
+}
+
+// setupReturn goes back to the data from before a newer root disk.
+func setupReturn(ctx context.Context, args []string, out io.Writer) error {
+	if len(args) > 1 || len(args) == 1 && strings.TrimPrefix(args[0], "-") != "-lose-changes" {
+		return director.Errorf(director.KindInvalid, opSetup, "return takes --lose-changes alone").
+			WithHint("director setup return --lose-changes")
+	}
+	former := appliance.Former{Place: place()}
+	saved, err := former.Saved()
+	if err == nil && len(args) == 0 {
+		return director.Errorf(
+			director.KindConflict, opSetup,
+			"the data of version %s, from %s, would be restored, and what has changed since be lost",
+			saved.Version, saved.At.Format(time.RFC3339),
+		).WithHint("agree to it: director setup return --lose-changes")
+	}
+	if err == nil {
+		saved, err = former.Return(ctx)
+	}
+	if err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(
+		out, "The data of version %s is restored, as it was at %s. The director starts.\n",
+		saved.Version, saved.At.Format(time.RFC3339),
+	)
+	return err
 }
 
 // setupUpdates compares the root with a list of security updates that the administrator brought.

@@ -176,7 +176,7 @@ func TestSettle(t *testing.T) {
 			t.Parallel()
 			p := somewhere(t)
 			files(t, p, before)
-			if err := p.roots().save(old, now); err != nil {
+			if err := p.roots().save(leaving(old.Slot), old.Root, now); err != nil {
 				t.Fatal(err)
 			}
 			files(t, p, after)
@@ -222,11 +222,11 @@ func TestRollbackPutsDataBack(t *testing.T) {
 	}
 	files(t, p, map[string]string{"director/director.db": "before"})
 	owned(t, p.data("director"))
-	if err := p.roots().save(old, now); err != nil {
+	if err := p.roots().save(leaving(old.Slot), old.Root, now); err != nil {
 		t.Fatal(err)
 	}
 	files(t, p, map[string]string{"director/director.db": "migrated"})
-	if err := p.roots().save(next, now.Add(time.Minute)); err != nil {
+	if err := p.roots().save(leaving(next.Slot), next.Root, now.Add(time.Minute)); err != nil {
 		t.Fatal(err)
 	}
 	c := rootdisk.Change{Verb: rootdisk.VerbRollback, Stage: rootdisk.Trying, From: next, To: old, Restores: true}
@@ -289,13 +289,14 @@ func TestSavedDataIsWhole(t *testing.T) {
 	t.Parallel()
 	p := somewhere(t)
 	files(t, p, map[string]string{"director/director.db": "before"})
-	if err := p.roots().save(old, time.Now()); err != nil {
+	if err := p.roots().save(leaving(old.Slot), old.Root, time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Remove(filepath.Join(p.roots().savedDir(rootdisk.A), savedFile)); err != nil { // as if it was cut off
+	// As if it was cut off.
+	if err := os.Remove(filepath.Join(p.roots().savedDir(leaving(rootdisk.A)), savedFile)); err != nil {
 		t.Fatal(err)
 	}
-	if err := p.roots().restore(rootdisk.A); director.KindOf(err) != director.KindNotFound {
+	if err := p.roots().restore(leaving(rootdisk.A)); director.KindOf(err) != director.KindNotFound {
 		t.Errorf("a part of the data was restored: %v", err)
 	}
 }

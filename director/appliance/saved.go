@@ -39,15 +39,23 @@ type Saved struct {
 // savedFile is written last: data without it is not whole.
 const savedFile = "saved.json"
 
-func (p rootDisks) savedDir(s rootdisk.Slot) string { return p.upgrade("data-" + string(s)) }
+// copyName names data that was saved.
+type copyName string
 
-// saved returns what is known of the data that was saved when the root in the slot was left; not_found if there is
-// none.
-func (p rootDisks) saved(s rootdisk.Slot) (Saved, error) {
+// replaced is the data that was saved when a root disk with a newer database had replaced another one.
+const replaced copyName = "replaced"
+
+// leaving names the data that was saved when the root in the slot was left by an upgrade or a rollback.
+func leaving(s rootdisk.Slot) copyName { return copyName(s) }
+
+func (p rootDisks) savedDir(n copyName) string { return p.upgrade("data-" + string(n)) }
+
+// saved returns what is known of the saved data; not_found if there is none.
+func (p rootDisks) saved(n copyName) (Saved, error) {
 	var out Saved
-	text, err := os.ReadFile(filepath.Join(p.savedDir(s), savedFile))
+	text, err := os.ReadFile(filepath.Join(p.savedDir(n), savedFile))
 	if errors.Is(err, fs.ErrNotExist) {
-		return out, director.Errorf(director.KindNotFound, opRoots, "no data of root %s was saved", s)
+		return out, director.Errorf(director.KindNotFound, opRoots, "there is no copy of the data: %s", p.savedDir(n))
 	}
 	if err == nil {
 		err = json.Unmarshal(text, &out)
@@ -58,9 +66,10 @@ func (p rootDisks) saved(s rootdisk.Slot) (Saved, error) {
 	return out, nil
 }
 
-// save copies what a next root may change. The director must not run. It may be killed at any point and called again.
-func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
-	dir := p.savedDir(r.Slot)
+// save copies what a next root may change, after the root r. The director must not run. It may be killed at any point
+// and called again.
+func (p rootDisks) save(n copyName, r rootdisk.Root, now time.Time) error {
+	dir := p.savedDir(n)
 	fail := func(err error) error {
 		return director.Errorf(director.KindInternal, opRoots, "the data cannot be saved: %w", err)
 	}
@@ -78,7 +87,7 @@ func (p rootDisks) save(r rootdisk.Held, now time.Time) error {
 	if err := p.markSaved(dir, now); err != nil {
 		return fail(err)
 	}
-	text, err := json.Marshal(Saved{Root: r.Root, At: now.UTC()})
+	text, err := json.Marshal(Saved{Root: r, At: now.UTC()})
 	if err != nil {
 		return fail(err)
 	}
@@ -138,14 +147,13 @@ func (p rootDisks) roomFor() error {
 	return nil
 }
 
-// restore restores what was saved when the root in the slot was left. The director must not run. It may be killed at
-// any point and called again.
-func (p rootDisks) restore(s rootdisk.Slot) error {
-	if _, err := p.saved(s); err != nil {
+// restore restores what was saved. The director must not run. It may be killed at any point and called again.
+func (p rootDisks) restore(n copyName) error {
+	if _, err := p.saved(n); err != nil {
 		return err
 	}
 	for _, name := range savedNames {
-		from := filepath.Join(p.savedDir(s), name)
+		from := filepath.Join(p.savedDir(n), name)
 		err := copyTree(from, p.data(name))
 		if _, missing := os.Lstat(from); err == nil && errors.Is(missing, fs.ErrNotExist) {
 			err = os.RemoveAll(p.data(name)) // a journal of the database that is replaced
@@ -201,6 +209,9 @@ func copyFile(from, to string, mode fs.FileMode, owner *syscall.Stat_t) error {
 // settle continues a change of the root after a start: if the former root runs again, its data is restored. It
 // comes before anything else reads the data disk. It may be killed at any point and called again.
 func (p rootDisks) settle(b Boot, now time.Time) error {
+	if err := p.continueReturn(); err != nil {
+		return err
+	}
 	s, err := p.Roots()
 	if err != nil || s.Change.Stage.Ended() {
 		return err
@@ -218,7 +229,7 @@ func (p rootDisks) settle(b Boot, now time.Time) error {
 		return end(rootdisk.Failed, "it was interrupted; nothing has changed", "begin it again")
 	case b.Slot == c.To.Slot:
 		if c.Restores && !c.Restored {
-			if err := p.restore(c.To.Slot); err != nil {
+			if err := p.restore(leaving(c.To.Slot)); err != nil {
 				return err
 			}
 			c.Restored = true
@@ -231,7 +242,7 @@ func (p rootDisks) settle(b Boot, now time.Time) error {
 		}
 		return end(rootdisk.Done, "", "")
 	}
-	if err := p.restore(c.From.Slot); err != nil {
+	if err := p.restore(leaving(c.From.Slot)); err != nil {
 		return err
 	}
 	return end(

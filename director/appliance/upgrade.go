@@ -164,7 +164,7 @@ func (c *change) takeKept() error {
 			director.KindConflict, opRoots, "version %s does not know the database, which is on a server", kept.Version,
 		).WithHint("restore the database from a backup from before the upgrade, and replace the root disk")
 	}
-	s, err := c.roots().saved(kept.Slot)
+	s, err := c.roots().saved(leaving(kept.Slot))
 	if err == nil && s.Root != kept.Root {
 		err = director.Errorf(director.KindConflict, opRoots, "the saved data is of version %s", s.Version)
 	}
@@ -356,7 +356,8 @@ func (c *change) restart(parts map[int]string) error {
 	if err := c.stage(rootdisk.Saving); err != nil {
 		return err
 	}
-	if err := c.Place.roots().save(c.state.Change.From, time.Now()); err != nil {
+	from := c.state.Change.From
+	if err := c.Place.roots().save(leaving(from.Slot), from.Root, time.Now()); err != nil {
 		return err
 	}
 	if err := c.stage(rootdisk.Trying); err != nil {

@@ -22,6 +22,7 @@ type made struct {
 	subject  signature.Subject
 	root     []byte
 	first    string // name of the first file
+	unsigned bool
 }
 
 func usual() made {
@@ -65,6 +66,9 @@ func (m made) archive(t *testing.T, key signature.Signer) []byte {
 		{rootdisk.ManifestName + signature.Suffix, sig},
 		{rootdisk.RootName, z.EncodeAll(m.root, nil)},
 	} {
+		if m.unsigned && f.name == rootdisk.ManifestName+signature.Suffix {
+			continue
+		}
 		h := &tar.Header{Name: f.name, Mode: 0o644, Size: int64(len(f.text)), Typeflag: tar.TypeReg}
 		if err := w.WriteHeader(h); err != nil {
 			t.Fatal(err)
@@ -118,6 +122,10 @@ func TestArchive(t *testing.T) {
 		"no version": {change: func(m *made) {
 			m.manifest = strings.ReplaceAll(m.manifest, "v1.2.3-4-gabc", `"../etc"`)
 		}, want: "is wrong"},
+		"another architecture": {change: func(m *made) {
+			m.manifest = strings.Replace(m.manifest, "arch: amd64", "arch: arm64", 1)
+		}, want: "spec.arch: is not amd64"},
+		"no signature":        {change: func(m *made) { m.unsigned = true }, want: "no archive of an upgrade"},
 		"another order":       {change: func(m *made) { m.first = "root.ext4.zst" }, want: "no archive of an upgrade"},
 		"cut off":             {spoil: func(b []byte) []byte { return b[:1800] }, want: "cannot be read"},
 		"cut off in the root": {spoil: func(b []byte) []byte { return b[:5*512+8] }, want: "cannot be read"},

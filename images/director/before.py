@@ -90,7 +90,20 @@ def back(vm: VM, former: str, old: str, kept: dict, data: str) -> None:
     vm.wait_ssh()
     wait("a root disk of this version takes changes", lambda: ctl(vm, "get", "clusters").returncode == 0)
     check("a new root disk finds the documents of before", documents(vm) == kept, str(documents(vm)))
+    if not schema(vm).startswith(old[:4]):
+        returned(vm, former, kept)
     healthy(vm)
+
+
+def returned(vm: VM, former: str, kept: dict) -> None:
+    """The new root disk has copied the data before it changed the database; that copy is restored."""
+    good("a cluster is deleted", ctl(vm, "delete", "cluster", "first", "--yes", "--wait"))
+    asked = vm.on("sudo director setup return")
+    check("data of the former root disk was copied, and is not restored unasked", asked.returncode != 0 and
+          f"the data of version {former}" in asked.stderr, asked.stdout + asked.stderr)
+    good("it is restored", vm.on("sudo director setup return --lose-changes"), f"The data of version {former}")
+    wait("it takes changes", lambda: ctl(vm, "get", "clusters").returncode == 0)
+    check("with the documents of then", documents(vm) == kept, str(documents(vm)))
 
 
 def running(vm: VM) -> str:
