@@ -135,6 +135,17 @@ cp "$here/finish.sh" "$root/finish.sh"
 chroot "$root" /bin/bash /finish.sh >&2
 rm "$root/finish.sh"
 schema=$("$work/director" setup schema)
+# The list names each package that is in the root; a package that is not in it would be one that nobody patches.
+/usr/bin/python3 - "$root/var/lib/dpkg/status" "$tmp/out/sbom.spdx.json" <<'EOF'
+import json, re, sys
+with open(sys.argv[1], encoding="utf-8") as f:
+    there = {re.search(r"^Package: (.*)", p, re.M)[1] for p in f.read().strip().split("\n\n")
+             if re.search(r"^Status: install ok installed", p, re.M)}
+with open(sys.argv[2], encoding="utf-8") as f:
+    listed = {p["name"] for p in json.load(f)["packages"] if p["SPDXID"].startswith("SPDXRef-deb-")}
+if there != listed:
+    sys.exit(f"build.sh: the SBOM and the packages differ: {sorted(there ^ listed)}")
+EOF
 printf '{"version": "%s", "built": %s, "schema": "%s"}\n' "$version" "$SOURCE_DATE_EPOCH" "$schema" \
     >"$root/usr/lib/director/appliance" # director setup works where this file is
 install -D -m 0644 "$tmp/out/licenses.txt" "$root/usr/share/doc/director/licenses.txt"
@@ -151,6 +162,11 @@ rm "$tmp/out/director.vmdk"
 "$here/upgrade.sh" "$tmp/out/root.ext4" "$tmp/out" "$version" "$SOURCE_DATE_EPOCH" "$schema"
 rm "$tmp/out/root.ext4"
 (cd "$tmp/out" && sha256sum director.qcow2 >director.qcow2.sha256 && sha256sum director.ova >director.ova.sha256)
+most=$((1200 << 20)) # of a file that an administrator uploads
+for image in "$tmp/out/director.qcow2" "$tmp/out/director.ova"; do
+    size=$(stat -c %s "$image")
+    ((size <= most)) || { say "$image has $((size >> 20)) MiB, more than $((most >> 20))"; exit 1; }
+done
 chmod 755 "$tmp/out"
 rm -rf "$target"
 mv "$tmp/out" "$target"

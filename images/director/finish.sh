@@ -29,6 +29,7 @@ chage -d 20000 director-logs
 chage -d 20000 admin
 echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
 chmod 0440 /etc/sudoers.d/admin
+sed -i 's/^UMASK.*/UMASK\t\t027/' /etc/login.defs
 passwd -q -l root
 chage -d 20000 root
 

@@ -13,6 +13,7 @@ from before import before
 from cluster import cluster, restore
 from consul import Consul
 from group import group, group_roots, group_upgrade
+from hardened import hardened, supported
 from logs import Logs
 from outer import outer
 from sizing import sizing
@@ -192,6 +193,8 @@ def look(vm: VM) -> None:
         with socket.socket() as s:
             s.settimeout(3)
             check(f"port {port} is closed from outside", s.connect_ex((vm.address, port)) != 0)
+    hardened(vm)
+    supported(vm)
 
 
 def nocloud_boot() -> tuple:
@@ -292,19 +295,29 @@ def nocloud() -> None:
     vm.destroy()
 
 
-def ovf() -> None:
-    """First boot by the CD with an OVF environment, with UEFI, and an address by DHCP."""
-    vm = VM("ovf", "10.89.0.11", "52:54:00:89:00:11", uefi=True)
-    key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
-    values = {"hostname": "director-2", "admin_password": PASSWORD, "ssh_keys": key, "address": "", "ntp": "10.89.0.1"}
+def environment(name: str, values: dict) -> str:
+    """Make a CD with an OVF environment."""
     listed = "".join(f"<Property oe:key={quoteattr('director.' + k)} oe:value={quoteattr(v)}/>" for k,
                      v in values.items())
-    cdrom = seed("ovf-seed", "OVF ENV", {"ovf-env.xml": (
+    return seed(name, "OVF ENV", {"ovf-env.xml": (
         '<?xml version="1.0" encoding="UTF-8"?>\n<Environment xmlns="http://schemas.dmtf.org/ovf/environment/1" '
         f'xmlns:oe="http://schemas.dmtf.org/ovf/environment/1" '
         f'oe:id=""><PropertySection>{listed}</PropertySection></Environment>\n'
     )})
-    vm.start(vm.disk("root"), vm.disk("data", "20G"), cdrom=cdrom)
+
+
+def ovf() -> None:
+    """First boot by the CD with an OVF environment, with UEFI, and an address by DHCP; before it, with a wrong one."""
+    vm = VM("ovf", "10.89.0.11", "52:54:00:89:00:11", uefi=True)
+    key = open(f"{WORK}/id.pub", encoding="utf-8").read().strip()
+    values = {"hostname": "director-2", "admin_password": PASSWORD, "ssh_keys": key, "address": "", "ntp": "10.89.0.1"}
+    root, data = vm.disk("root"), vm.disk("data", "20G")
+    vm.start(root, data, cdrom=environment("ovf-wrong", values | {"dns": "10.89.0.300", "adress": "10.89.0.11/24"}))
+    for text in ("The properties are from", "adress", "10.89.0.300", "DNS servers [10.89.0.300]: "):
+        vm.expect(text)
+    check("the console says which properties are wrong, and asks for those alone", True)
+    vm.destroy()
+    vm.start(root, data, cdrom=environment("ovf-seed", values))
     vm.page()
     check(f"first boot by a CD with an OVF environment, UEFI and DHCP: the log-in page after "
           f"{time.monotonic() - vm.began:.0f} s", True)
