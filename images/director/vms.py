@@ -1,5 +1,6 @@
 """VMs of the lab that run the appliance, and what a test does with them."""
 
+import contextlib
 import json
 import os
 import re
@@ -54,11 +55,26 @@ def processors() -> tuple:
     return kind, "\n".join(parts)
 
 
-class VM:
+class Director:
+    """A director that a person works with by directorctl."""
+
+    def __init__(self, name: str, address: str):
+        self.name, self.address = name, address
+
+    def login(self, ca: str) -> subprocess.CompletedProcess:
+        """Log in through the API with the password of the first boot, as a person does."""
+        ctl = ["env", f"DIRECTOR_CONFIG={WORK}/{self.name}.yaml", f"{ROOT}/bin/directorctl"]
+        done = sh(*ctl, "login", "--server", f"https://{self.address}", "--ca-file", ca, "--user", "admin",
+                  "--password-file", "-", check=False, text=PASSWORD + "\n")
+        return done if done.returncode else sh(*ctl, "whoami", check=False)
+
+
+class VM(Director):
     """A VM of the lab with a root disk of the image."""
 
     def __init__(self, name: str, address: str, mac: str, uefi: bool = False, memory: int = 2048, image: str = IMAGE):
-        self.name, self.address, self.mac, self.uefi, self.memory = name, address, mac, uefi, memory
+        super().__init__(name, address)
+        self.mac, self.uefi, self.memory = mac, uefi, memory
         self.image = image
         self.console, self.serial, self.seen, self.began = None, f"{WORK}/{name}.serial", "", 0.0
 
@@ -201,13 +217,6 @@ class VM:
         """Wait until a command runs over SSH."""
         wait(f"{self.name}: SSH", lambda: self.on("true").returncode == 0)
 
-    def login(self, ca: str) -> subprocess.CompletedProcess:
-        """Log in through the API with the password of the first boot, as a person does."""
-        ctl = ["env", f"DIRECTOR_CONFIG={WORK}/{self.name}.yaml", f"{ROOT}/bin/directorctl"]
-        done = sh(*ctl, "login", "--server", f"https://{self.address}", "--ca-file", ca, "--user", "admin",
-                  "--password-file", "-", check=False, text=PASSWORD + "\n")
-        return done if done.returncode else sh(*ctl, "whoami", check=False)
-
     def authority(self) -> str:
         """Return the file with the certificate of the director's authority, read on the VM."""
         path = f"{WORK}/{self.name}.ca"
@@ -237,13 +246,23 @@ def answers(address: str, path: str = "/readyz?changes=true") -> bool:
         return False
 
 
+@contextlib.contextmanager
+def simulated(director: Director, state: str, *args: str):
+    """Run a simulated director on this machine, and end it as a service manager does."""
+    with open(f"{WORK}/{director.name}.log", "ab") as log, subprocess.Popen(
+            [f"{ROOT}/bin/director", "simulate", "-state", state, "-listen", director.address, "-registry-listen",
+             "127.0.0.1:15000", *args], stdout=subprocess.DEVNULL, stderr=log) as running:
+        try:
+            wait(f"{director.name}: the API", lambda: answers(director.address))
+            yield
+        finally:
+            running.send_signal(signal.SIGINT)
+
+
 def stand_ins(state: str, models: str, to: str) -> None:
     """Put into a directory what a simulated director takes for the images and release bundles of the documents."""
-    with subprocess.Popen([f"{ROOT}/bin/director", "simulate", "-state", state, "-listen", "127.0.0.1:18443",
-                           "-registry-listen", "127.0.0.1:15000", models],
-                          stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as made:
-        wait("the stand-ins", lambda: answers("127.0.0.1:18443"))
-        made.send_signal(signal.SIGINT)
+    with simulated(Director("stand-ins", "127.0.0.1:18443"), state, models):
+        pass
     for name in ("bundles", "images"):
         shutil.copytree(f"{state}/simulation/{name}", f"{to}/{name}")
         os.chmod(f"{to}/{name}", 0o755)
@@ -362,9 +381,9 @@ def trusted_key(file: str = "") -> str:
         return f.read().strip().splitlines()[-1]
 
 
-def ctl(vm: VM, *args: str) -> subprocess.CompletedProcess:
+def ctl(director: Director, *args: str) -> subprocess.CompletedProcess:
     """Run directorctl as the admin who has logged in."""
-    return sh("env", f"DIRECTOR_CONFIG={WORK}/{vm.name}.yaml", f"{ROOT}/bin/directorctl", *args, check=False)
+    return sh("env", f"DIRECTOR_CONFIG={WORK}/{director.name}.yaml", f"{ROOT}/bin/directorctl", *args, check=False)
 
 
 def creation(vm: VM, file: str, name: str) -> str:

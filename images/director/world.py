@@ -5,7 +5,7 @@ import json
 import os
 import subprocess
 
-from vms import VM, WORK, answers, ctl, good, stand_ins, trusted_key, wait
+from vms import VM, WORK, Director, answers, ctl, good, stand_ins, trusted_key, wait
 
 HOSTS = ", ".join("{name: h%d, cpus: 256, memory: 2TiB, disk: 64TiB}" % i for i in range(8))
 WORLD = """apiVersion: kaas/v1
@@ -47,11 +47,14 @@ def world() -> str:
     return WORLD % (HOSTS, hashlib.sha256(b"a stand-in for the node image node\n").hexdigest())
 
 
+def settings(simulation: dict) -> dict:
+    """Return the settings of a director whose hypervisors are pretended."""
+    return {"simulate": True, "creationsPerHour": 0, "trustedKeys": [trusted_key()], "simulation": simulation}
+
+
 def pretend(vm: VM, simulation: dict) -> None:
     """Have the director of an appliance that was set up pretend its hypervisors, and log in."""
-    vm.send(json.dumps({
-        "simulate": True, "creationsPerHour": 0, "trustedKeys": [trusted_key()], "simulation": simulation,
-    }).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
+    vm.send(json.dumps(settings(simulation)).encode(), "sudo tee /data/etc/director.yaml >/dev/null")
     # A director that has begun on real hypervisors does not become a simulated one.
     vm.on("sudo systemctl stop director && sudo mv /data/director /data/director.alone && sudo director setup apply && "
           "sudo systemctl restart director", check=True)
@@ -59,9 +62,9 @@ def pretend(vm: VM, simulation: dict) -> None:
     good("the API takes the password", vm.login(vm.authority()))
 
 
-def clusters(vm: VM, workers: int, *names: str) -> str:
+def clusters(director: Director, workers: int, *names: str) -> str:
     """Write the documents of clusters, and return their file."""
-    file = f"{WORK}/{vm.name}-files/{names[0]}.yaml"
+    file = f"{WORK}/{director.name}-files/{names[0]}.yaml"
     with open(file, "w", encoding="utf-8") as f:
         f.write("".join(CLUSTER % (name, workers) for name in names))
     return file
