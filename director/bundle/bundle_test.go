@@ -378,7 +378,13 @@ func TestVerifyFinds(t *testing.T) {
 			t.Parallel()
 			dir := sealed(t)
 			c.break_(t, dir)
-			err := open(t, dir).Verify(t.Context())
+			opened := open(t, dir)
+			unread := strings.Contains(c.want, "has the SHA-256") || strings.Contains(c.want, "is not listed")
+			if err := opened.Complete(); (err == nil) != (c.want == "" || unread) ||
+				err != nil && director.KindOf(err) != director.KindInvalid {
+				t.Errorf("without reading the files: %v", err)
+			}
+			err := opened.Verify(t.Context())
 			if c.want == "" {
 				if err != nil {
 					t.Errorf("error = %v, want none", err)

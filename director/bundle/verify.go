@@ -1,6 +1,7 @@
 package bundle
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -10,7 +11,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strings"
 
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 
@@ -56,6 +56,35 @@ func (b *Bundle) Verify(ctx context.Context) error {
 	if err := ctx.Err(); err != nil {
 		return &director.Error{Kind: director.KindUnavailable, Op: op, Msg: "interrupted", Err: err}
 	}
+	return b.damage(op, fields)
+}
+
+// Complete looks whether all files and all blobs of images are there, with their sizes and modes. It reads only the
+// manifests of images: Verify reads all. Errors: invalid with every wrong place.
+func (b *Bundle) Complete() error {
+	var fields []director.Field
+	for _, f := range b.release.Files {
+		if msg := b.statFile(f); msg != "" {
+			fields = append(fields, director.Field{Path: f.Path, Msg: msg})
+		}
+	}
+	for _, i := range b.release.Images {
+		_, err := b.eachBlob(i, func(d v1.Descriptor, name string) error {
+			info, err := os.Lstat(name)
+			if err == nil && info.Size() != d.Size {
+				err = fmt.Errorf("blob %s has %d bytes, not %d", d.Digest, info.Size(), d.Size)
+			}
+			return err
+		})
+		if err != nil {
+			fields = append(fields, director.Field{Path: ImagesDir + "/" + i.Ref(), Msg: err.Error()})
+		}
+	}
+	return b.damage("bundle.complete", fields)
+}
+
+// damage is the error for a bundle with wrong places; nil if there are none.
+func (b *Bundle) damage(op string, fields []director.Field) error {
 	if len(fields) == 0 {
 		return nil
 	}
@@ -66,10 +95,9 @@ func (b *Bundle) Verify(ctx context.Context) error {
 	}
 }
 
-// verifyFile returns what is wrong with f, or nothing.
-func (b *Bundle) verifyFile(ctx context.Context, f File) string {
-	name := filepath.Join(b.dir, filepath.FromSlash(f.Path))
-	info, err := os.Lstat(name)
+// statFile returns what is wrong with f as far as its content is not read, or nothing.
+func (b *Bundle) statFile(f File) string {
+	info, err := os.Lstat(filepath.Join(b.dir, filepath.FromSlash(f.Path)))
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return "is missing"
@@ -82,7 +110,15 @@ func (b *Bundle) verifyFile(ctx context.Context, f File) string {
 	case info.Mode().Perm()&0o111 != f.Mode&0o111:
 		return fmt.Sprintf("has the mode %04o, not %04o", info.Mode().Perm(), f.Mode)
 	}
-	sum, _, err := sumFile(ctx, name)
+	return ""
+}
+
+// verifyFile returns what is wrong with f, or nothing.
+func (b *Bundle) verifyFile(ctx context.Context, f File) string {
+	if msg := b.statFile(f); msg != "" {
+		return msg
+	}
+	sum, _, err := sumFile(ctx, filepath.Join(b.dir, filepath.FromSlash(f.Path)))
 	switch {
 	case err != nil:
 		return err.Error()
@@ -111,6 +147,22 @@ func (b *Bundle) unlisted(listed map[string]bool) ([]director.Field, error) {
 
 // verifyImage reads every blob of i that is not in done, adds it there, and returns the size of the image.
 func (b *Bundle) verifyImage(ctx context.Context, i Image, done map[v1.Hash]bool) (int64, error) {
+	return b.eachBlob(i, func(d v1.Descriptor, name string) error {
+		if done[d.Digest] {
+			return nil
+		}
+		sum, n, err := sumFile(ctx, name)
+		if err == nil && (n != d.Size || d.Digest.Algorithm != "sha256" || sum != d.Digest.Hex) {
+			err = fmt.Errorf("blob %s has other contents", d.Digest)
+		}
+		done[d.Digest] = err == nil
+		return err
+	})
+}
+
+// eachBlob reads the manifest of i, calls look with the configuration and the layers and their files until one is
+// wrong, and returns the size of all together.
+func (b *Bundle) eachBlob(i Image, look func(d v1.Descriptor, name string) error) (int64, error) {
 	raw, err := b.layout.Bytes(i.Digest)
 	if err != nil {
 		return 0, fmt.Errorf("its manifest %s is missing", i.Digest)
@@ -118,27 +170,20 @@ func (b *Bundle) verifyImage(ctx context.Context, i Image, done map[v1.Hash]bool
 	if sum := sha256.Sum256(raw); hex.EncodeToString(sum[:]) != i.Digest.Hex {
 		return 0, fmt.Errorf("its manifest is not %s", i.Digest)
 	}
-	manifest, err := v1.ParseManifest(strings.NewReader(string(raw)))
+	manifest, err := v1.ParseManifest(bytes.NewReader(raw))
 	if err != nil {
 		return 0, fmt.Errorf("its manifest %s cannot be read: %w", i.Digest, err)
 	}
 	size := int64(len(raw))
 	for _, d := range append([]v1.Descriptor{manifest.Config}, manifest.Layers...) {
 		size += d.Size
-		if done[d.Digest] {
-			continue
-		}
-		name := filepath.Join(string(b.layout), "blobs", d.Digest.Algorithm, d.Digest.Hex)
-		sum, n, err := sumFile(ctx, name)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
+		err := look(d, filepath.Join(string(b.layout), "blobs", d.Digest.Algorithm, d.Digest.Hex))
+		if errors.Is(err, fs.ErrNotExist) {
 			return 0, fmt.Errorf("blob %s is missing", d.Digest)
-		case err != nil:
-			return 0, err
-		case n != d.Size || d.Digest.Algorithm != "sha256" || sum != d.Digest.Hex:
-			return 0, fmt.Errorf("blob %s has other contents", d.Digest)
 		}
-		done[d.Digest] = true
+		if err != nil {
+			return 0, err
+		}
 	}
 	return size, nil
 }

@@ -69,6 +69,9 @@ func (b Bundles) Read(r model.Release) (planner.Bundle, error) {
 			},
 		}
 	}
+	if err := opened.Complete(); err != nil { // before a plan is half done that needs what is missing
+		return planner.Bundle{}, err
+	}
 	reason, err := b.Gate.Release(opened, r.Unsigned)
 	if err != nil {
 		return planner.Bundle{}, err
