@@ -112,7 +112,7 @@ func (w World) directorMachine() (sized, error) {
 	m.Host = doc.Host
 	switch {
 	case m.Host == "":
-		m.Host = leastLoaded(load, nil)
+		m.Host = leastLoaded(load, w.Peers)
 	case !slices.Contains(hosts, m.Host):
 		return m, director.Invalid(opDirector, "director "+name+" cannot be placed", []director.Field{{
 			Path: "Director/" + name + ": spec.host", Hint: "one of " + strings.Join(hosts, ", "),

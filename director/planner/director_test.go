@@ -95,6 +95,21 @@ func TestAddressAndHostOfADirector(t *testing.T) {
 	}
 }
 
+// TestDirectorsAreApart places a director on a host without one, however many other VMs that host has.
+func TestDirectorsAreApart(t *testing.T) {
+	t.Parallel()
+	w := outer(t)
+	first := w.Provider.Provider.Libvirt.Hosts[0]
+	other := first
+	other.Name = "other"
+	w.Provider.Provider.Libvirt.Hosts = append(w.Provider.Provider.Libvirt.Hosts, other)
+	w.Host, w.Peers = map[string]int{first.Name: 1, other.Name: 50}, map[string]int{first.Name: 1}
+	c, err := MakeDirector(w)
+	if err != nil || c.Machines[0].Host != other.Name {
+		t.Errorf("%+v, %v: want the host %s", c.Machines, err, other.Name)
+	}
+}
+
 func TestDirectorIsDeleted(t *testing.T) {
 	t.Parallel()
 	w := outer(t)

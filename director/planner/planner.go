@@ -68,6 +68,7 @@ type World struct {
 	Gone string
 	HostsSeen
 	Host  map[string]int           // VMs per hypervisor host of the provider, for placement
+	Peers map[string]int           // VMs of directors among them: a group of directors must survive the loss of a host
 	Times map[string]time.Duration // what steps have taken recently, by class
 
 	realNetwork model.Network        // of a drill, whose VM does not know all of it

@@ -118,8 +118,10 @@ func (s *Snapshot) readDirector(name string) func(context.Context) error {
 
 func (r *Reader) empty() *Snapshot {
 	return &Snapshot{
-		World: planner.World{Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}},
-		r:     r, documents: map[model.Ref]model.Stored{},
+		World: planner.World{
+			Director: r.c.Director, Used: map[netip.Addr]bool{}, Host: map[string]int{}, Peers: map[string]int{},
+		},
+		r: r, documents: map[model.Ref]model.Stored{},
 	}
 }
 
@@ -289,6 +291,9 @@ func (s *Snapshot) readMachines(ctx context.Context) error {
 	}
 	for _, m := range s.Neighbours() {
 		s.Host[m.Host]++
+		if m.Role == director.RoleDirector {
+			s.Peers[m.Host]++
+		}
 	}
 	if s.Disks, err = s.r.c.Store.KeptDisks(ctx, store.DiskFilter{Provider: provider}); err != nil {
 		return err
