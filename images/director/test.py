@@ -88,10 +88,12 @@ def upgrade() -> None:
 
 
 def task() -> None:
-    """Upgrade in place as a task of an outer plan, whose program is cut off and says the same again."""
+    """Upgrade in place as a task of an outer plan, whose program is cut off and says the same again. The first boot is
+    by a config drive."""
     bundles = Bundles("task")
     vm = VM("task", "10.89.0.19", "52:54:00:89:00:19")
-    first_boot(vm, json.dumps({"trustedKeys": [trusted_key()]}))
+    first_boot(vm, json.dumps({"trustedKeys": [trusted_key()]}), drive=True)
+    check("the first boot by a config drive gave it its name", vm.on("hostname").stdout.strip() == vm.name)
     check("the API takes the password", vm.login(vm.authority()).returncode == 0)
     phase = ("phase", "director", bundles.make("next"), "--task-id", "up7-director", "--within", "40m")
     good("the task is taken", ctl(vm, *phase))

@@ -279,23 +279,25 @@ def seed(name: str, label: str, files: dict) -> str:
     return f"{top}.iso"
 
 
-def first_start(vm: VM) -> str:
-    """Start a VM with a NoCloud seed and a blank data disk; return the disk."""
-    iso = seed(vm.name + "-seed", "cidata", {
-        "user-data": "#cloud-config\n" + json.dumps({
-            "hostname": vm.name, "ssh_authorized_keys": [open(f"{WORK}/id.pub", encoding="utf-8").read().strip()],
-            "director": {"admin_password": PASSWORD, "address": vm.address + "/24", "gateway": "10.89.0.1"},
-        }),
-        "meta-data": "{}\n",
+def first_start(vm: VM, drive: bool = False) -> str:
+    """Start a VM with a NoCloud seed, or a config drive, and a blank data disk; return the disk."""
+    said = "#cloud-config\n" + json.dumps({
+        "hostname": vm.name, "ssh_authorized_keys": [open(f"{WORK}/id.pub", encoding="utf-8").read().strip()],
+        "director": {"admin_password": PASSWORD, "address": vm.address + "/24", "gateway": "10.89.0.1"},
     })
+    if drive:
+        top = "openstack/latest"
+        iso = seed(vm.name + "-seed", "config-2", {f"{top}/user_data": said, f"{top}/meta_data.json": "{}\n"})
+    else:
+        iso = seed(vm.name + "-seed", "cidata", {"user-data": said, "meta-data": "{}\n"})
     data = vm.disk("data", "20G")
     vm.start(vm.disk("root"), data, seed=iso)
     return data
 
 
-def first_boot(vm: VM, more: str = "") -> str:
-    """Set a VM up by a NoCloud seed, with further settings of the director, and return its data disk."""
-    data = first_start(vm)
+def first_boot(vm: VM, more: str = "", drive: bool = False) -> str:
+    """Set a VM up by a seed, with further settings of the director, and return its data disk."""
+    data = first_start(vm, drive)
     vm.page()
     vm.wait_ssh()
     if more:
