@@ -50,7 +50,7 @@ class Services:
     def __init__(self, name: str) -> None:
         os.chmod(WORK, 0o711)
         self.top = f"{WORK}/{name}"
-        self.export, self.models, self.running, self.ask = f"{self.top}/export", f"{self.top}/models.yaml", [], ()
+        self.export, self.models, self.running = f"{self.top}/export", f"{self.top}/models.yaml", []
         os.makedirs(self.export)
         os.chmod(self.top, 0o711)
         os.chown(self.export, 900, 900)
@@ -85,12 +85,24 @@ class Services:
            f"{top}/password", "--auth-host", "scram-sha-256", "--auth-local", "trust")
         with open(f"{top}/data/pg_hba.conf", "a", encoding="utf-8") as f:
             f.write("hostssl all director 10.89.0.0/24 scram-sha-256\n")
-        self.start(*user, f"{tools}/postgres", "-D", f"{top}/data", "-c", f"listen_addresses={HOST}", "-c",
-                   f"unix_socket_directories={top}", "-c", "ssl=on", "-c", f"ssl_cert_file={top}/server.crt", "-c",
-                   f"ssl_key_file={top}/server.key")
-        wait("PostgreSQL", lambda: sh(f"{tools}/pg_isready", "-h", HOST, check=False).returncode == 0)
+        self.postgres = (*user, f"{tools}/postgres", "-D", f"{top}/data", "-c", f"listen_addresses={HOST}", "-c",
+                         f"unix_socket_directories={top}", "-c", "ssl=on", "-c", f"ssl_cert_file={top}/server.crt",
+                         "-c", f"ssl_key_file={top}/server.key")
+        self.is_ready = (f"{tools}/pg_isready", "-h", HOST)
+        self.serve()
         sh(*user, f"{tools}/createdb", "-h", top, "-U", "director", "director")
         self.ask = (*user, f"{tools}/psql", "-h", top, "-U", "director", "-d", "director", "-Atc")
+
+    def serve(self) -> None:
+        """Start PostgreSQL."""
+        self.server = self.start(*self.postgres)
+        wait("PostgreSQL", lambda: sh(*self.is_ready, check=False).returncode == 0)
+
+    def crash(self) -> None:
+        """End PostgreSQL as if its machine had crashed."""
+        self.server.send_signal(signal.SIGQUIT)
+        self.server.wait(60)
+        self.running.remove(self.server)
 
     def schema(self) -> str:
         """Return the newest version of the database."""
@@ -114,11 +126,12 @@ EXPORT {{ Export_Id = 1; Path = {self.export}; Pseudo = /director; Access_Type =
         wait("the NFS", lambda: "NFS SERVER INITIALIZED" in open(f"{top}/log", encoding="utf-8").read()
              if os.path.exists(f"{top}/log") else False)
 
-    def start(self, *args: str) -> None:
-        """Start a program that stop ends."""
+    def start(self, *args: str) -> subprocess.Popen:
+        """Start a program that stop ends, and return it."""
         # pylint: disable=consider-using-with # it has it as long as it runs
-        log = open(f"{self.top}/{len(self.running)}.service.log", "wb")
+        log = open(f"{self.top}/{len(self.running)}.service.log", "ab")
         self.running.append(subprocess.Popen(args, stdout=log, stderr=log))  # pylint: disable=consider-using-with
+        return self.running[-1]
 
     def stop(self) -> None:
         """End all programs."""
@@ -255,6 +268,37 @@ class Group:
             vm.wait_ssh()
 
 
+    def lose_database(self, seconds: int) -> None:
+        """Take the database away in the middle of a plan, for some time."""
+        plan, began = self.amid("without-database"), time.monotonic()
+        self.services.crash()
+        wait("every director says that it is not ready", lambda: not any(answers(vm.address) for vm in self.vms))
+        silent = True
+        while time.monotonic() - began < seconds:
+            silent = silent and not answers(ADDRESS)
+            time.sleep(1)
+        check("no director takes changes without its database", silent)
+        self.services.serve()
+        back = time.monotonic()
+        wait("the address answers again", lambda: answers(ADDRESS))
+        check(f"the group takes changes {time.monotonic() - back:.1f} s after its database is back", True)
+        self.ends(plan, f"the plan ends after {seconds} s without a database", began)
+
+    def lose_all(self) -> None:
+        """Cut the power of all appliances in the middle of a plan; database and NFS stay."""
+        plan, began = self.amid("lost-all"), time.monotonic()
+        for vm in self.vms:
+            vm.forget()
+            vm.destroy()
+        for vm in self.vms:
+            vm.start(f"{DISKS}/{vm.name}-root.qcow2", self.data[vm.name])
+        wait("the address answers again", lambda: answers(ADDRESS))
+        self.ends(plan, "the plan ends after all of them lost their power", began)
+        for vm in self.vms:
+            wait(f"{vm.name} is back", lambda vm=vm: answers(vm.address))
+            vm.wait_ssh()
+
+
 def saved(g: Group, services: Services) -> None:
     """A backup of a cluster lies on the NFS: encrypted, with its manifest, and read back to its end."""
     made = ctl(g.all, "backup", "create", "lost-1", "--wait", "--yes")
@@ -364,8 +408,8 @@ def group_roots() -> None:
 
 
 def group() -> None:
-    """Three appliances behind one address; each in turn, and then two at once, lose their power under a running
-    plan."""
+    """Three appliances behind one address; each in turn, then two at once, then all lose their power under a running
+    plan, and one runs while the database is away."""
     services = Services("group")
     try:
         g = Group(services, "group")
@@ -381,6 +425,8 @@ def group() -> None:
             g.lose(f"lost-{len(lost)}", vm)
         holder = g.holder()
         g.lose("lost-most", holder, next(v for v in g.vms if v is not holder))
+        g.lose_database(60)
+        g.lose_all()
         saved(g, services)
         g.end()
     finally:
