@@ -59,7 +59,7 @@ def grown(world: str) -> str:
     return state
 
 
-def move(state: str, vm: VM) -> None:
+def move(state: str, world: str, vm: VM) -> None:
     """Have the appliance go on with the state of a director that has ended, in the place of its own."""
     vm.on(f"sudo systemctl stop director && sudo mv {DATA} {DATA}.own", check=True)
     packed = subprocess.run(["tar", "-C", state, "-c", "."], capture_output=True, check=True).stdout
@@ -68,6 +68,8 @@ def move(state: str, vm: VM) -> None:
     vm.on("sudo director setup apply && sudo systemctl start director", check=True)
     wait("the director with the fleet", lambda: answers(vm.address))
     good("the API takes the password", vm.login(vm.authority()))
+    # The director on this machine had images and bundles below its state directory.
+    good("it has its own images and bundles", ctl(vm, "apply", "-f", world))
 
 
 def spent(vm: VM) -> float:
@@ -82,7 +84,8 @@ def sizing() -> None:
     first_boot(vm)
     pretend(vm, SIMULATION)
     fill(vm)
-    move(grown(f"{WORK}/{vm.name}-files/world.yaml"), vm)
+    world = f"{WORK}/{vm.name}-files/world.yaml"
+    move(grown(world), world, vm)
     lists = []
     check(f"it has {CLUSTERS} ready clusters of {WORKERS + 1} nodes", ready(vm, lists) == CLUSTERS)
     took = make(vm, CLUSTERS + MORE, *(f"more-{i}" for i in range(MORE)))
