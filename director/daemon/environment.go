@@ -87,7 +87,7 @@ func (d environment) registry(identity *pki.Server, push bundle.PushOptions) (st
 	}
 	return steps.Registry{
 		CA: identity.CA, Push: push, PushHost: net.JoinHostPort(own.String(), port), Hold: d.stock.hold,
-		Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath,
+		Artifacts: d.path("artifacts"), ArtifactsPath: registry.ArtifactsPath, Content: d.images,
 	}, nil
 }
 

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"io"
 	"net/http"
@@ -17,6 +18,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/backup/s3test"
 	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/director/plan"
+	"github.com/director-kaas/kaas/director/store"
 )
 
 func TestRegistryBucketSettings(t *testing.T) {
@@ -75,19 +78,69 @@ func TestRegistryBucketSettings(t *testing.T) {
 	}
 }
 
-// A director works on while its bucket is away, starts without it, and says so.
-func TestDirectorWithoutItsBucket(t *testing.T) {
-	t.Parallel()
-	s, dir := s3test.Start(t), t.TempDir()
+// bucketOf is the configuration of a registry in the bucket of a server.
+func bucketOf(t *testing.T, s *s3test.Server) RegistryBucket {
+	t.Helper()
+	dir := t.TempDir()
 	for name, text := range map[string]string{"key": s.Secret.Reveal(), "ca": s.CA} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
-	c := testConfig(t)
-	c.RegistryBucket = RegistryBucket{
+	return RegistryBucket{
 		URL: s.URL, Bucket: s.Bucket, AccessKey: s.Key, SecretKeyFile: dir + "/key", CAFile: dir + "/ca",
 	}
+}
+
+// A plan whose release goes into a bucket that is away waits for it, and spends no attempts.
+func TestPlanWaitsForTheBucket(t *testing.T) {
+	t.Parallel()
+	s := s3test.Start(t)
+	c := simulating(t, demoDocuments)
+	c.RegistryBucket = bucketOf(t, s)
+	s.Kill()
+	d, api := opened(t, c)
+	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterCreate})
+	if err == nil {
+		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	const push = "release.push/k8s"
+	events := func(kinds ...plan.EventKind) (found []plan.Event) {
+		t.Helper()
+		all, _, err := d.services.db.EventPage(ctx, p.ID, store.EventQuery{Kinds: kinds, Limit: 1000})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range all {
+			if e.Step == push {
+				found = append(found, e)
+			}
+		}
+		return found
+	}
+	for tick := time.NewTicker(100 * time.Millisecond); len(events(plan.NotReady)) < 2; <-tick.C {
+	}
+	if said := events(plan.NotReady)[0].Message; !strings.Contains(said, "bucket") || strings.Contains(said, s.URL) {
+		t.Errorf("it waits because %q", said)
+	}
+	s.Again(t)
+	wantPlanDone(t, api, p.ID)
+	if tried := events(plan.Retry); len(tried) > 0 {
+		t.Errorf("attempts were spent: %+v", tried)
+	}
+}
+
+// A director works on while its bucket is away, starts without it, and says so.
+func TestDirectorWithoutItsBucket(t *testing.T) {
+	t.Parallel()
+	s := s3test.Start(t)
+	c := testConfig(t)
+	c.RegistryBucket = bucketOf(t, s)
 	s.Kill()
 	d, err := start(t, c, io.Discard)
 	if err != nil {

@@ -109,6 +109,8 @@ type Registry struct {
 	CA       func() string      // PEM of the authorities that nodes trust it by; none if nil
 	Push     bundle.PushOptions // how images get into it
 	PushHost string             // its host:port as the director sees it
+	// Content returns why what it holds cannot be read now; nil where that is on the director's own disk.
+	Content func() error
 	// Hold keeps images in it that are about to be pushed for the release of that name; nil where nothing removes any.
 	Hold func(ctx context.Context, release string, b *bundle.Bundle) error
 	// Artifacts is the directory of the plain files that it serves below ArtifactsPath, each below the digest of its

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
@@ -159,7 +160,22 @@ func (e releaseSteps) releasePush(ctx context.Context, r plan.Run, p step.Releas
 	if err != nil {
 		return err
 	}
-	return e.pushRelease(ctx, p.Name, b, p.Unsigned, func(i bundle.Image) { r.Note(ctx, "image "+i.Ref()) })
+	if e.away() {
+		return waitForRegistry()
+	}
+	err = e.pushRelease(ctx, p.Name, b, p.Unsigned, func(i bundle.Image) { r.Note(ctx, "image "+i.Ref()) })
+	if err != nil && e.away() {
+		return waitForRegistry()
+	}
+	return err
+}
+
+// away reports whether the registry's bucket is known to be away.
+func (e Registry) away() bool { return e.Content != nil && e.Content() != nil }
+
+// waitForRegistry costs no attempts: a storage that is away for an hour fails no plan.
+func waitForRegistry() error {
+	return plan.After(10*time.Second, "waits for the registry, whose bucket does not answer")
 }
 
 // PushRelease fills the registry with the images of a release, and keeps the programs that nodes fetch. It is
