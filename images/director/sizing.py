@@ -99,11 +99,12 @@ def sizing() -> None:
                  check=True).stdout
     kib = {line.split(":")[0]: int(line.split()[1]) for line in seen.splitlines() if line.endswith(" kB")}
     disk = seen.splitlines()[-1].split()[0]
-    print(f"        {MORE} more were made in {took:.0f} s; the director: {kib['VmHWM'] / 1024:.0f} MiB at most, "
-          f"{kib['VmRSS'] / 1024:.0f} MiB now, {100 * idle:.1f} % of an emulated core while idle; the VM has "
-          f"{kib['MemAvailable'] / 1024:.0f} of {kib['MemTotal'] / 1024:.0f} MiB left; {DATA} has {disk} MiB; the list "
-          f"of all took {statistics.median(lists):.2f} s (median of {len(lists)}), {max(lists):.2f} s at most",
-          flush=True)
+    # The director has another address now, and each cluster is told the keys of its tokens again meanwhile.
+    print(f"        {MORE} more were made in {took:.0f} s, while the others were told its address; it took "
+          f"{kib['VmHWM'] / 1024:.0f} MiB at most, {kib['VmRSS'] / 1024:.0f} MiB now, and {100 * idle:.1f} % of an "
+          f"emulated core while idle; the VM has {kib['MemAvailable'] / 1024:.0f} of {kib['MemTotal'] / 1024:.0f} MiB "
+          f"left; {DATA} has {disk} MiB; the list of all took {statistics.median(lists):.2f} s (median of "
+          f"{len(lists)}), {max(lists):.2f} s at most", flush=True)
     check("the director held less than half of the memory", kib["VmHWM"] < MEMORY * 1024 / 2, str(kib["VmHWM"]))
     check("a quarter of the memory is left", kib["MemAvailable"] > MEMORY * 1024 / 4, str(kib["MemAvailable"]))
     oom = vm.on("sudo journalctl -k --no-pager --grep 'Out of memory'")
