@@ -240,6 +240,14 @@ func TestAskVMware(t *testing.T) {
 	if err != nil || got.Properties["hostname"] != "d1" {
 		t.Errorf("%+v, %v", got, err)
 	}
+	got, err = askVMware(t.Context(), tool(`case $1 in
+*.userdata) printf '#cloud-config\nhostname: d2\n' | base64 -w0 ;;
+*.userdata.encoding) echo base64 ;;
+*) echo 'No value found'; exit 1 ;;
+esac`))
+	if err != nil || got.Source != "guestinfo.userdata" || got.Properties["hostname"] != "d2" {
+		t.Errorf("%+v, %v", got, err)
+	}
 	if got, err := askVMware(t.Context(), tool("echo 'No value found'; exit 1")); err != nil || got.Source != "" {
 		t.Errorf("without properties: %+v, %v", got, err)
 	}

@@ -24,8 +24,9 @@ type Given struct {
 // mostSeed bounds each file of a seed.
 const mostSeed = 1 << 20
 
-// ReadGiven returns the first of these that there is: VMware's guest information, a CD with an OVF environment, and a
-// seed for cloud-init (NoCloud, or a config drive). Errors: invalid if it cannot be read, which names the source.
+// ReadGiven returns the first of these that there is: VMware's guest information (an OVF environment, or what
+// cloud-init reads there), a CD with an OVF environment, and a seed for cloud-init (NoCloud, or a config drive).
+// Errors: invalid if it cannot be read, which names the source.
 func ReadGiven(ctx context.Context) (Given, error) {
 	if given, err := fromVMware(ctx, "vmware-rpctool"); err != nil || given.Source != "" {
 		return given, err
@@ -64,15 +65,31 @@ func fromVMware(ctx context.Context, program string) (Given, error) {
 }
 
 func askVMware(ctx context.Context, program string) (Given, error) {
-	out, err := command(ctx, nil, program, "info-get guestinfo.ovfEnv")
-	if err != nil || len(strings.TrimSpace(string(out))) == 0 {
-		return Given{}, nil // a VM that was deployed without properties
+	get := func(key string) string {
+		out, err := command(ctx, nil, program, "info-get "+key)
+		if err != nil {
+			return "" // the tool fails for a key that is not there
+		}
+		return strings.TrimSpace(string(out))
 	}
-	p, err := ParseOVF(out)
-	if len(p) == 0 && err == nil {
-		return Given{}, nil
+	for _, source := range []struct {
+		name string
+		read func() (map[string]string, error)
+	}{
+		{"guestinfo.ovfEnv", func() (map[string]string, error) { // a VM that was deployed with properties
+			text := get("guestinfo.ovfEnv")
+			if text == "" {
+				return nil, nil
+			}
+			return ParseOVF([]byte(text))
+		}},
+		{"guestinfo.userdata", func() (map[string]string, error) { return ParseGuestinfo(get) }},
+	} {
+		if p, err := source.read(); len(p) > 0 || err != nil {
+			return Given{Source: source.name, Properties: p}, err
+		}
 	}
-	return Given{Source: "guestinfo.ovfEnv", Properties: p}, err
+	return Given{}, nil
 }
 
 // fromDevice mounts a file system read-only, and reads what is in it.

@@ -112,11 +112,7 @@ func (v *validator) directorAgainst(doc *Document, all Set) {
 	if all[Ref{KindCluster, doc.Metadata.Name}] != nil {
 		v.fail("metadata.name", "choose another name", "is the name of a cluster too")
 	}
-	provider, network := all[Ref{KindProvider, d.Provider}].Provider, all[Ref{KindNetwork, d.Network}].Network
-	if provider.Type == ProviderVSphere {
-		v.fail("spec.provider", "name a provider of type libvirt; on vSphere deploy the OVA by hand",
-			"is a vSphere, and VMs of directors are made on libvirt alone")
-	}
+	network := all[Ref{KindNetwork, d.Network}].Network
 	if network.Provider != d.Provider {
 		v.fail("spec.network", "a Network of provider "+d.Provider, "Network/%s lies on provider %s", d.Network,
 			network.Provider)
