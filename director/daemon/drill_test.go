@@ -48,19 +48,6 @@ spec: {type: directory, directory: ` + filepath.Join(targets, "near") + `}
 	return c, d, api
 }
 
-// startDrill starts a drill and returns its plan.
-func startDrill(t *testing.T, api *client.Client) string {
-	t.Helper()
-	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterDrill})
-	if err == nil {
-		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.ID
-}
-
 // awaitPlan waits until the plan is as wanted.
 func awaitPlan(t *testing.T, api *client.Client, id string, wanted func(p wire.Plan) bool) wire.Plan {
 	t.Helper()
@@ -124,7 +111,7 @@ func TestDrill(t *testing.T) {
 	if s := drillState(t, api); s.Network != "drills" || s.Newest != nil || s.Late {
 		t.Errorf("before the first drill: %+v", s)
 	}
-	id := startDrill(t, api)
+	id := started(t, api, plan.ClusterDrill)
 	if _, err := api.MakePlan(
 		t.Context(), "demo", plan.Request{Operation: plan.ClusterDrill},
 	); director.KindOf(err) != director.KindConflict {
@@ -181,7 +168,7 @@ func TestDrillThatFails(t *testing.T) {
 			{Playbook: "drill", Outcome: "failed", Percent: 100, Msg: "no API server is ready"},
 		}
 	})
-	id := startDrill(t, api)
+	id := started(t, api, plan.ClusterDrill)
 	failed := awaitPlan(t, api, id, func(p wire.Plan) bool { return plan.Status(p.Status).Ended() })
 	if failed.Status != string(plan.StatusFailed) || !strings.Contains(failed.Message, "no API server is ready") ||
 		!strings.Contains(failed.Message, "The VM of the drill is deleted") {
@@ -195,7 +182,8 @@ func TestDrillThatFails(t *testing.T) {
 		!strings.Contains(director.HintOf(err), "directorctl backup drill demo") {
 		t.Errorf("the drill is tried again: %v", err)
 	}
-	again := awaitPlan(t, api, startDrill(t, api), func(p wire.Plan) bool { return plan.Status(p.Status).Ended() })
+	second := started(t, api, plan.ClusterDrill)
+	again := awaitPlan(t, api, second, func(p wire.Plan) bool { return plan.Status(p.Status).Ended() })
 	if again.Status != string(plan.StatusFailed) {
 		t.Errorf("the next drill is %s", again.Status)
 	}
@@ -212,7 +200,7 @@ func TestDrillThatIsCancelled(t *testing.T) {
 			return strings.HasPrefix(s.ID, "vm.boot/") && s.Status != string(plan.Pending)
 		})
 	}
-	id := startDrill(t, api)
+	id := started(t, api, plan.ClusterDrill)
 	awaitPlan(t, api, id, hold)
 	if _, err := api.SkipStep(t.Context(), id, "vm.delete/demo-drill", "why not"); director.KindOf(err) !=
 		director.KindConflict || !strings.Contains(director.HintOf(err), "directorctl cancel") {

@@ -240,14 +240,7 @@ func scaling(t *testing.T, api *client.Client) string {
 	if _, err := api.Apply(t.Context(), []byte(text), "demo.yaml", false); err != nil {
 		t.Fatal(err)
 	}
-	p, err := api.MakePlan(t.Context(), "demo", plan.Request{})
-	if err == nil {
-		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p.ID
+	return started(t, api, "")
 }
 
 // wantPlanDone waits until the plan has ended, and wants it to be done.

@@ -100,19 +100,13 @@ func TestPlanWaitsForTheBucket(t *testing.T) {
 	c.RegistryBucket = bucketOf(t, s)
 	s.Kill()
 	d, api := opened(t, c)
-	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: plan.ClusterCreate})
-	if err == nil {
-		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	id := started(t, api, plan.ClusterCreate)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	const push = "release.push/k8s"
 	events := func(kinds ...plan.EventKind) (found []plan.Event) {
 		t.Helper()
-		all, _, err := d.services.db.EventPage(ctx, p.ID, store.EventQuery{Kinds: kinds, Limit: 1000})
+		all, _, err := d.services.db.EventPage(ctx, id, store.EventQuery{Kinds: kinds, Limit: 1000})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -129,7 +123,7 @@ func TestPlanWaitsForTheBucket(t *testing.T) {
 		t.Errorf("it waits because %q", said)
 	}
 	s.Again(t)
-	wantPlanDone(t, api, p.ID)
+	wantPlanDone(t, api, id)
 	if tried := events(plan.Retry); len(tried) > 0 {
 		t.Errorf("attempts were spent: %+v", tried)
 	}

@@ -132,20 +132,27 @@ func created(t *testing.T, c Config) (*Daemon, *client.Client) {
 	return d, api
 }
 
-// run plans the operation, starts it and waits for its end.
-func run(t *testing.T, api *client.Client, operation plan.Operation) {
+// started plans the operation on the cluster "demo", or what its document asks for, starts it, and returns the plan.
+func started(t testing.TB, api *client.Client, operation plan.Operation) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	defer cancel()
-	p, err := api.MakePlan(ctx, "demo", plan.Request{Operation: operation})
+	p, err := api.MakePlan(t.Context(), "demo", plan.Request{Operation: operation})
 	if err == nil {
-		_, err = api.StartPlan(ctx, p.ID, p.Hash)
+		_, err = api.StartPlan(t.Context(), p.ID, p.Hash)
 	}
 	if err != nil {
 		t.Fatal(err)
 	}
+	return p.ID
+}
+
+// run plans the operation, starts it and waits for its end.
+func run(t *testing.T, api *client.Client, operation plan.Operation) {
+	t.Helper()
+	id := started(t, api, operation)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	for tick := time.NewTicker(50 * time.Millisecond); ; <-tick.C {
-		now, err := api.Plan(ctx, p.ID)
+		now, err := api.Plan(ctx, id)
 		if err != nil {
 			t.Fatal(err)
 		}
