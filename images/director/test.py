@@ -184,6 +184,8 @@ def look(vm: VM) -> None:
     on("its files in runs are in memory", "sudo sh -c 'findmnt -n -o FSTYPE -T /run/director | grep -q tmpfs'")
     on("Ansible, qemu-img, kubectl and Helm run in it",
        "ansible-playbook --version && qemu-img --version && kubectl version --client && helm version")
+    on("Ansible runs a module as the director's user", "cd / && sudo -u director env HOME=/data/director ansible -i "
+       "localhost, -c local -e ansible_python_interpreter=/usr/bin/python3 -m ansible.builtin.ping all")
     on("libvirt's library loads", "python3 -c 'import ctypes; ctypes.CDLL(\"libvirt.so.0\")'")
     on("the chrony unit runs", "systemctl is-active chrony")
     on("the password is in no file", "! sudo grep -r 'correct[ ]horse' /data /etc /run/director-root/upper")
