@@ -9,7 +9,7 @@ import (
 type Director struct {
 	Provider string        `json:"provider" of:"Provider" doc:"Name of the Provider that the VM is on." required:"true"`
 	Network  string        `json:"network" of:"Network" doc:"Name of the Network of the VM. Gateway, name servers and time servers are those of the Network." required:"true"`
-	Host     string        `json:"host,omitempty" doc:"The provider's host that the VM is made on. Default: of those with the fewest directors, the one with the fewest VMs." maxLength:"253"`
+	Host     string        `json:"host,omitempty" doc:"The provider's host for the VM. Default: the one with the fewest directors, then VMs." maxLength:"253"`
 	Address  netip.Addr    `json:"address,omitzero" doc:"Address of the VM, in the range of the network. Default: the next free one of the network's pool."`
 	Hostname string        `json:"hostname,omitempty" doc:"Host name of the VM, such as director.example.org. Default: the name of the document." maxLength:"64"`
 	CPUs     int           `json:"cpus,omitempty" doc:"vCPUs, 2 to 64." default:"2" min:"2" max:"64"`

@@ -29,7 +29,6 @@ chage -d 20000 director-logs
 chage -d 20000 admin
 echo 'admin ALL=(ALL) NOPASSWD: ALL' >/etc/sudoers.d/admin
 chmod 0440 /etc/sudoers.d/admin
-sed -i 's/^UMASK.*/UMASK\t\t027/' /etc/login.defs
 # Called by root alone.
 chmod a-s /usr/bin/{chage,chfn,chsh,expiry,gpasswd,newgrp} /usr/lib/openssh/ssh-keysign /usr/sbin/mount.nfs
 passwd -q -l root
