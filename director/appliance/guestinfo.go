@@ -31,7 +31,7 @@ func ParseGuestinfo(get func(key string) string) (map[string]string, error) {
 	if err := decode("meta-data", meta, &in); err != nil {
 		return nil, err
 	}
-	network := []byte(nil)
+	var network []byte
 	switch in.Network.Kind {
 	case 0:
 	case yaml.ScalarNode:

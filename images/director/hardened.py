@@ -25,15 +25,14 @@ def hardened(vm: VM) -> None:
 
     modules = [line.split()[1] for line in lines("modprobe.d/director.conf")]
     seen = vm.on("for m in " + " ".join(modules) + "; do sudo modprobe -nv $m; done").stdout
-    check(f"{len(modules)} modules are never loaded", seen.split("\n").count("install /bin/false ") +
-          seen.split("\n").count("install /bin/false") == len(modules), seen)
+    check(f"{len(modules)} modules are never loaded",
+          [line.strip() for line in seen.splitlines()].count("install /bin/false") == len(modules), seen)
 
     seen = vm.on("sudo sshd -T").stdout.lower()
     wrong = [line for line in lines("ssh/sshd_config.d/director.conf") if line.lower() not in seen]
     check("the SSH server has its settings", not wrong, str(wrong))
 
-    seen = vm.on("findmnt -rno TARGET,OPTIONS /tmp /dev/shm /data; for m in /tmp /dev/shm /data; do findmnt -rno "
-                 "TARGET,OPTIONS $m; done").stdout
+    seen = vm.on("for m in /tmp /dev/shm /data; do findmnt -rno TARGET,OPTIONS $m; done").stdout
     wrong = [f"{path} {option}" for path in ("/tmp", "/dev/shm", "/data") for option in ("nosuid", "nodev")
              if not re.search(rf"^{path} \S*\b{option}\b", seen, re.M)]
     check("what can be written is mounted without devices and set-uid programs", not wrong, str(wrong) + seen)
