@@ -330,7 +330,7 @@ func (u *unpacking) write(name string, mode fs.FileMode, r io.Reader, size int64
 	case sum != "" && hex.EncodeToString(h.Sum(nil)) != sum:
 		return damaged("%s in the archive has other contents than %s says", name, DocumentName)
 	}
-	return errors.Join(f.Chmod(mode), f.Sync())
+	return f.Sync()
 }
 
 // reading remembers whether reading failed, and not writing.

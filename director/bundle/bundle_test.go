@@ -364,6 +364,10 @@ func TestVerifyFinds(t *testing.T) {
 			func(t *testing.T, dir string) { chmod(t, filepath.Join(dir, "bin", "kubelet"), 0o644) },
 			"has the mode 0644, not 0755",
 		},
+		"closed to other users": {break_: func(t *testing.T, dir string) {
+			chmod(t, filepath.Join(dir, "bin", "kubelet"), 0o700)
+			chmod(t, filepath.Join(dir, "manifests", "calico.yaml"), 0o600)
+		}},
 		"layer changed": {
 			func(t *testing.T, dir string) { write(t, someBlob(t, dir), "other", 0o644) }, "images/etcd:v3.7.3: blob",
 		},

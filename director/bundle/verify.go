@@ -17,8 +17,8 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Verify reads every file and every image of the bundle and compares them with release.yaml: SHA-256, size, executable
-// bit, digests of manifests, configurations and layers, and nothing that is not listed. It changes nothing. Errors:
+// Verify reads every file and every image of the bundle and compares them with release.yaml: SHA-256, size, the
+// owner's executable bit, digests of manifests, configurations and layers, and nothing that is not listed. It changes nothing. Errors:
 // invalid with every wrong place; the error of ctx when that ends first.
 func (b *Bundle) Verify(ctx context.Context) error {
 	const op = "bundle.verify"
@@ -59,7 +59,7 @@ func (b *Bundle) Verify(ctx context.Context) error {
 	return b.damage(op, fields)
 }
 
-// Complete looks whether all files and all blobs of images are there, with their sizes and modes. It reads only the
+// Complete looks whether all files and all blobs of images are there, with their sizes and executable bits. It reads only the
 // manifests of images: Verify reads all. Errors: invalid with every wrong place.
 func (b *Bundle) Complete() error {
 	var fields []director.Field
@@ -107,7 +107,7 @@ func (b *Bundle) statFile(f File) string {
 		return "is not a regular file"
 	case info.Size() != f.Size:
 		return fmt.Sprintf("has %d bytes, not %d", info.Size(), f.Size)
-	case info.Mode().Perm()&0o111 != f.Mode&0o111:
+	case info.Mode().Perm()&0o100 != f.Mode&0o100: // a director closes its files to other users
 		return fmt.Sprintf("has the mode %04o, not %04o", info.Mode().Perm(), f.Mode)
 	}
 	return ""
