@@ -17,9 +17,9 @@ import (
 	"github.com/director-kaas/kaas/director"
 )
 
-// Verify reads every file and every image of the bundle and compares them with release.yaml: SHA-256, size, the
-// owner's executable bit, digests of manifests, configurations and layers, and nothing that is not listed. It changes nothing. Errors:
-// invalid with every wrong place; the error of ctx when that ends first.
+// Verify reads every file and every image of the bundle and compares them with release.yaml: SHA-256, size, the owner's
+// executable bit, digests of manifests, configurations and layers, and nothing that is not listed. It changes nothing.
+// Errors: invalid with every wrong place; the error of ctx when that ends first.
 func (b *Bundle) Verify(ctx context.Context) error {
 	const op = "bundle.verify"
 	var fields []director.Field
@@ -59,8 +59,8 @@ func (b *Bundle) Verify(ctx context.Context) error {
 	return b.damage(op, fields)
 }
 
-// Complete looks whether all files and all blobs of images are there, with their sizes and executable bits. It reads only the
-// manifests of images: Verify reads all. Errors: invalid with every wrong place.
+// Complete looks whether all files and all blobs of images are there, with their sizes and executable bits. It reads
+// only the manifests of images: Verify reads all. Errors: invalid with every wrong place.
 func (b *Bundle) Complete() error {
 	var fields []director.Field
 	for _, f := range b.release.Files {
