@@ -166,7 +166,8 @@ func (p Place) SetUp(ctx context.Context) (s Setup, given Given, err error) {
 	return s, given, p.Save(s)
 }
 
-// Config writes the director's configuration again, once the VM has an address: with DHCP it is known late.
+// Config writes the director's configuration again, once the VM has an address: with DHCP it is known late. Before the
+// first start of the director it waits for the time, too, but not for long.
 func (p Place) Config(ctx context.Context, wait time.Duration) error {
 	s, err := p.Load()
 	if err != nil {
@@ -189,6 +190,9 @@ func (p Place) Config(ctx context.Context, wait time.Duration) error {
 	config, err := p.config(s, addresses)
 	if err != nil {
 		return err
+	}
+	if err := settleClock(ctx, p, s); err != nil {
+		fmt.Fprintf(os.Stderr, "director: %s\n", director.MessageOf(err))
 	}
 	return writeFile(p.etc("director/director.yaml"), []byte(config), 0o644)
 }

@@ -45,8 +45,9 @@ type Server struct {
 
 // EnsureServer returns the identity that lives in dir, and creates what is missing. The authority is created once and
 // kept; the certificate is issued again when it names anything else than names and ips, does not belong to the
-// authority or its key, or has less than thirty days left. All files have mode 0600 and are replaced as a whole.
-// Errors: invalid without any name or address, internal when the authority in dir is damaged or dir cannot be written.
+// authority or its key, has less than thirty days left, or is not valid yet. All files have mode 0600 and are replaced
+// as a whole. Errors: invalid without any name or address, internal when the authority in dir is damaged or dir cannot
+// be written.
 func EnsureServer(dir string, names []string, ips []netip.Addr) (*Server, error) {
 	return ensureServer(dir, names, ips, time.Now)
 }
@@ -115,8 +116,10 @@ func (s *Server) current() *tls.Certificate {
 	return s.cert
 }
 
+// due reports whether a certificate ends soon, or was made while the clock was ahead and is not valid yet.
 func (s *Server) due(c *tls.Certificate) bool {
-	return s.now().Add(serverRenew).After(c.Leaf.NotAfter)
+	now := s.now()
+	return now.Add(serverRenew).After(c.Leaf.NotAfter) || now.Before(c.Leaf.NotBefore)
 }
 
 func (s *Server) ensureCA() error {

@@ -200,6 +200,31 @@ func TestServerRenewsWhileServing(t *testing.T) {
 	}
 }
 
+// A certificate that was made while the clock was ahead would be refused until that time comes.
+func TestServerRenewsAfterTheClockWasAhead(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	s, err := ensureServer(t.TempDir(), testNames, testIPs, func() time.Time { return now })
+	if err != nil {
+		t.Fatal(err)
+	}
+	right := now
+	now = now.Add(serverLife)
+	ahead, err := handshake(t, s, "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	now = right
+	s.next = time.Time{} // on a real clock, an hour that passes
+	again, err := handshake(t, s, "localhost")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !ahead.NotBefore.After(right) || again.NotBefore.After(right) {
+		t.Errorf("it was valid from %s, and is from %s, at %s", ahead.NotBefore, again.NotBefore, right)
+	}
+}
+
 func TestEnsureServerNeedsAName(t *testing.T) {
 	t.Parallel()
 	if _, err := EnsureServer(t.TempDir(), nil, nil); director.KindOf(err) != director.KindInvalid {

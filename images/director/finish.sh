@@ -12,6 +12,7 @@ install -d -m 0755 /var/log/journal /data /etc/ssh/keys /etc/director /usr/lib/d
 echo director >/etc/hostname
 sed -i -e '/^pool /d' -e '/^maxupdateskew/d' /etc/chrony/chrony.conf
 : >/etc/default/locale # PAM reads it
+: >/usr/lib/clock-epoch # systemd sets a clock that is behind the time of this file: that of the image
 ln -sf /run/systemd/resolve/stub-resolv.conf /etc/resolv.conf
 
 # Numbers that never change: files on the data disk belong to them. Place in director/appliance has the first three.

@@ -1,13 +1,13 @@
 #!/bin/bash
 # test.sh [DIR] boots the appliance of images/director/build.sh in a lab of its own, sets it up in each way that there
-# is, looks at what it must be, has it run an agent of Consul and send its journal to a log server, restarts it,
-# replaces its root disk, upgrades it in place, also as a task of an outer plan, has another director make one, makes a
-# group of three and upgrades it, and lets it create a cluster, in the middle of which it is upgraded. Prints how long it
-# took.
+# is, also with a clock that is years off, looks at what it must be, has it run an agent of Consul and send its journal
+# to a log server, restarts it, replaces its root disk, upgrades it in place, also as a task of an outer plan, has
+# another director make one, makes a group of three and upgrades it, and lets it create a cluster, in the middle of
+# which it is upgraded. Prints how long it took.
 #
-# KAAS_APPLIANCE_ONLY runs some: "nocloud ovf form upgrade before task outer group group-upgrade group-roots sizing
-# restore cluster". "before" upgrades the appliance of an earlier commit, which before.sh builds; KAAS_BEFORE names
-# another commit.
+# KAAS_APPLIANCE_ONLY runs some: "nocloud ovf form clock upgrade before task outer group group-upgrade group-roots
+# sizing restore cluster". "before" upgrades the appliance of an earlier commit, which before.sh builds; KAAS_BEFORE
+# names another commit.
 # KAAS_APPLIANCE_ONLY=boot is the first part of nocloud alone: one boot, and a look at what every appliance must be.
 # KAAS_APPLIANCE_KEEP=1 keeps the files of the run.
 set -euo pipefail
@@ -15,7 +15,7 @@ here=$(dirname "$(readlink -f "$0")")
 root=$(readlink -f "$here/../..")
 lab=$root/test/lab/lab
 dir=$(readlink -f "${1:-$("$here/build.sh" | tail -n 1)}")
-all="nocloud ovf form upgrade before task outer group group-upgrade group-roots sizing restore cluster"
+all="nocloud ovf form clock upgrade before task outer group group-upgrade group-roots sizing restore cluster"
 export PYTHONDONTWRITEBYTECODE=1 KAAS_APPLIANCE_ONLY=${KAAS_APPLIANCE_ONLY:-$all}
 
 "$root/test/lab/need.sh" genisoimage openssh-client qemu-utils ovmf xfsprogs python3 dnsmasq-base e2fsprogs zstd

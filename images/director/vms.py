@@ -87,9 +87,10 @@ class VM(Director):
             sh("qemu-img", "create", "-q", "-f", "qcow2", "-b", image or self.image, "-F", "qcow2", path)
         return path
 
-    def start(self, root: str, data: str = "", seed: str = "", cdrom: str = "") -> None:
-        """Start it, off as it is."""
+    def start(self, root: str, data: str = "", seed: str = "", cdrom: str = "", ahead: int = 0) -> None:
+        """Start it, off as it is, with a clock that is so many seconds ahead."""
         kind, cpu = processors()
+        cpu = cpu.replace('<clock offset="utc">', f'<clock offset="variable" adjustment="{ahead}">')
         disks = [(root, "qcow2", "vda"), (data, "qcow2", "vdb"), (seed, "raw", "vdc")]
         devices = "".join(
             f"<disk type='file' device='disk'><driver name='qemu' type='{form}' cache='unsafe'/><source file='{path}'/>"
@@ -279,9 +280,9 @@ def seed(name: str, label: str, files: dict) -> str:
     return f"{top}.iso"
 
 
-def first_start(vm: VM, drive: bool = False) -> str:
+def first_start(vm: VM, drive: bool = False, ahead: int = 0, **more: dict) -> str:
     """Start a VM with a NoCloud seed, or a config drive, and a blank data disk; return the disk."""
-    said = "#cloud-config\n" + json.dumps({
+    said = "#cloud-config\n" + json.dumps(more | {
         "hostname": vm.name, "ssh_authorized_keys": [open(f"{WORK}/id.pub", encoding="utf-8").read().strip()],
         "director": {"admin_password": PASSWORD, "address": vm.address + "/24", "gateway": "10.89.0.1"},
     })
@@ -291,7 +292,7 @@ def first_start(vm: VM, drive: bool = False) -> str:
     else:
         iso = seed(vm.name + "-seed", "cidata", {"user-data": said, "meta-data": "{}\n"})
     data = vm.disk("data", "20G")
-    vm.start(vm.disk("root"), data, seed=iso)
+    vm.start(vm.disk("root"), data, seed=iso, ahead=ahead)
     return data
 
 
