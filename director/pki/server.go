@@ -46,8 +46,8 @@ type Server struct {
 // EnsureServer returns the identity that lives in dir, and creates what is missing. The authority is created once and
 // kept; the certificate is issued again when it names anything else than names and ips, does not belong to the
 // authority or its key, has less than thirty days left, or is not valid yet. All files have mode 0600 and are replaced
-// as a whole. Errors: invalid without any name or address, internal when the authority in dir is damaged or dir cannot
-// be written.
+// as a whole. Errors: invalid without any name or address, unavailable while the clock is behind the authority,
+// internal when the authority in dir is damaged or dir cannot be written.
 func EnsureServer(dir string, names []string, ips []netip.Addr) (*Server, error) {
 	return ensureServer(dir, names, ips, time.Now)
 }
@@ -149,6 +149,13 @@ func (s *Server) ensureCA() error {
 			WithHint("%s", hint)
 	}
 	s.adopt(cert, director.Secret(key))
+	if ca, err := ParseCert(s.ca.Cert); err == nil && s.now().Before(ca.NotBefore) {
+		return director.Errorf(
+			director.KindUnavailable, op, "this machine's clock says %s, and the director's authority begins at %s",
+			s.now().UTC().Format(time.RFC3339), ca.NotBefore.UTC().Format(time.RFC3339),
+		).
+			WithHint("set the clock, and start the director again; if the authority is of a wrong clock: %s", hint)
+	}
 	if err := ValidateCA(s.ca, s.now()); err != nil {
 		return &director.Error{
 			Kind: director.KindInternal, Op: op, Msg: "the director's certificate authority cannot be used", Hint: hint,

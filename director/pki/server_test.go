@@ -112,7 +112,7 @@ func TestEnsureServerAgain(t *testing.T) {
 		after   time.Duration
 		wantNew bool
 		newCA   bool
-		fails   bool
+		fails   director.Kind
 	}{
 		{name: "nothing changed", names: testNames},
 		{name: "names in another order", names: []string{"localhost", "director.example"}},
@@ -130,9 +130,10 @@ func TestEnsureServerAgain(t *testing.T) {
 			name: "stopped before the authority was written", names: testNames, before: drop(fileCACert), wantNew: true,
 			newCA: true,
 		},
-		{name: "key of the authority lost", names: testNames, before: drop(fileCAKey), fails: true},
-		{name: "authority damaged", names: testNames, before: hurt(fileCACert), fails: true},
-		{name: "authority expired", names: testNames, after: AuthorityLife + time.Hour, fails: true},
+		{name: "key of the authority lost", names: testNames, before: drop(fileCAKey), fails: director.KindInternal},
+		{name: "authority damaged", names: testNames, before: hurt(fileCACert), fails: director.KindInternal},
+		{name: "authority expired", names: testNames, after: AuthorityLife + time.Hour, fails: director.KindInternal},
+		{name: "clock behind it", names: testNames, after: -2 * time.Hour, fails: director.KindUnavailable},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -145,10 +146,9 @@ func TestEnsureServerAgain(t *testing.T) {
 				tc.before(t, dir)
 			}
 			second, err := ensureServer(dir, tc.names, testIPs, func() time.Time { return time.Now().Add(tc.after) })
-			if tc.fails {
-				if e, ok := errors.AsType[*director.Error](err); !ok || e.Kind != director.KindInternal ||
-					e.Hint == "" {
-					t.Fatalf("want an internal error with a hint, got %v", err)
+			if tc.fails != "" {
+				if e, ok := errors.AsType[*director.Error](err); !ok || e.Kind != tc.fails || e.Hint == "" {
+					t.Fatalf("want the kind %s and a hint, got %v", tc.fails, err)
 				}
 				return
 			}
