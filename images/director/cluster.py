@@ -6,7 +6,8 @@ import os
 import re
 import time
 
-from vms import PASSWORD, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, sh, steps, trusted_key, wait
+from vms import (
+    LIMIT, PASSWORD, ROOT, VM, WORK, Bundles, check, ctl, first_boot, good, sh, steps, trusted_key, wait)
 
 HYPERVISOR = "10.91.0.2"  # of the lab with the nodes, which test.sh joins to that of the appliance
 MODELS = f"{WORK}/models"
@@ -83,7 +84,7 @@ class Cluster:
         good("its plan is started", ctl(self.vm, "start", self.plan, "--yes"))
         wait("the control plane is made", lambda: any(
             status == "running" and step.startswith("control_plane")
-            for step, status in steps(self.vm, self.plan).items()))
+            for step, status in steps(self.vm, self.plan).items()), 2 * LIMIT)
         reached = time.monotonic()
         print(f"        the control plane was reached after {reached - began:.0f} s", flush=True)
         good("the appliance is upgraded in the middle of the plan",
