@@ -20,7 +20,7 @@ func settleClock(ctx context.Context, p Place, s Setup) error {
 	if _, err := command(ctx, nil, "chronyc", "waitsync", "20", "1", "0", "0.5"); err != nil {
 		return director.Errorf(
 			director.KindUnavailable, opApply, "no time server has set the clock of this VM, and the first start of "+
-				"the director does not wait longer: see director setup check: %w", err,
+				"the director does not wait longer: see director setup check",
 		)
 	}
 	return nil
