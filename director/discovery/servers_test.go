@@ -97,8 +97,9 @@ func TestServersAreCutOff(t *testing.T) {
 	want := f.registersWithoutLeader(t, "cut off")
 	mend()
 	// The others may have taken its vote away meanwhile: it is dead to them.
+	follower := f.consul.Client(t, f.consul.Management)
 	until(t, "three votes", func() bool {
-		votes, _, err := consultest.Votes(f.consul.Client(t, f.consul.Management))
+		votes, _, err := consultest.Votes(follower)
 		return err == nil && votes == 3
 	})
 	until(t, "a former leader that agrees", func() bool { return says(t, leader, f.Director, want) })

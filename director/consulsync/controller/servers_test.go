@@ -38,7 +38,7 @@ func testThreeServers(t *testing.T, k *cluster) {
 	goOn()
 	r.expectPage(t, "/readyz", "in step")
 
-	lead := leads(t, c, servers)
+	lead := leads(t, servers)
 	servers[lead].Stop()
 	if lead == 2 {
 		c.api = servers[1].Client(t, servers[1].Management)
@@ -50,17 +50,25 @@ func testThreeServers(t *testing.T, k *cluster) {
 	t.Logf("they are so %s after the server that led was killed", time.Since(began).Round(time.Millisecond))
 }
 
-// leads returns which of three servers leads, once all of them have a vote: without one of them there is a majority.
-func leads(t *testing.T, c *consul, servers []*consultest.Server) (lead int) {
+// leads returns which of three servers leads, once each of them knows that all have a vote. The one that hung may have
+// lost its vote and got it back. If the leader ends before it has told the last one so, there is no majority for good:
+// Consul's servers vote for none that they know to have no vote.
+func leads(t *testing.T, servers []*consultest.Server) (lead int) {
 	t.Helper()
+	clients := make([]*api.Client, len(servers))
+	for i, s := range servers {
+		clients[i] = s.Client(t, s.Management)
+	}
 	eventually(t, func() error {
-		voters, leader, err := consultest.Votes(c.api)
-		if err != nil {
-			return err
-		}
-		lead = slices.IndexFunc(servers, func(s *consultest.Server) bool { return s.Node() == leader })
-		if voters != len(servers) || lead < 0 {
-			return fmt.Errorf("%d servers have a vote, and %q leads", voters, leader)
+		for i, c := range clients {
+			votes, leader, err := consultest.Votes(c)
+			if err != nil {
+				return err
+			}
+			lead = slices.IndexFunc(servers, func(s *consultest.Server) bool { return s.Node() == leader })
+			if votes != len(servers) || lead < 0 {
+				return fmt.Errorf("%s knows of %d votes, and that %q leads", servers[i].Node(), votes, leader)
+			}
 		}
 		return nil
 	})

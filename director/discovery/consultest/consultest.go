@@ -185,9 +185,10 @@ func (s *Server) await(t testing.TB) {
 	}
 }
 
-// Votes returns how many servers of the datacenter have a vote, and the name of the one that leads.
+// Votes returns how many servers of the datacenter have a vote, and the name of the one that leads, both as the server
+// that is asked knows them: another one may know a later state.
 func Votes(c *api.Client) (votes int, leader string, err error) {
-	raft, err := c.Operator().RaftGetConfiguration(nil)
+	raft, err := c.Operator().RaftGetConfiguration(&api.QueryOptions{AllowStale: true})
 	if err != nil {
 		return 0, "", err
 	}
