@@ -1,6 +1,7 @@
 package inventory
 
 import (
+	"bytes"
 	"fmt"
 	"io/fs"
 	"net/netip"
@@ -59,24 +60,44 @@ type schema struct {
 	byName map[string]Variable
 }
 
+const schemaFile = "variables.yml"
+
+// theText is part of the binary, so it must be there.
+var theText = sync.OnceValue(func() []byte {
+	raw, err := fs.ReadFile(inventorytemplates.FS(), schemaFile)
+	if err != nil {
+		panic(err)
+	}
+	return raw
+})
+
 // theSchema is part of the binary, so it is read once and must be right; a test reads it.
 var theSchema = sync.OnceValue(func() *schema {
-	s, err := readSchema(inventorytemplates.FS())
+	s, err := parseSchema(theText())
 	if err != nil {
 		panic(err)
 	}
 	return s
 })
 
+// readSchema returns the schema of a tree. That of this binary, which nearly every tree has, is not read again: that
+// takes a hundred times as long as to compare it.
 func readSchema(tree fs.FS) (*schema, error) {
-	raw, err := fs.ReadFile(tree, "variables.yml")
+	raw, err := fs.ReadFile(tree, schemaFile)
 	if err != nil {
 		return nil, fmt.Errorf("inventory: %w", err)
 	}
+	if bytes.Equal(raw, theText()) {
+		return theSchema(), nil
+	}
+	return parseSchema(raw)
+}
+
+func parseSchema(raw []byte) (*schema, error) {
 	var file struct {
 		Variables []Variable `yaml:"variables"`
 	}
-	decoder := yaml.NewDecoder(strings.NewReader(string(raw)))
+	decoder := yaml.NewDecoder(bytes.NewReader(raw))
 	decoder.KnownFields(true)
 	if err := decoder.Decode(&file); err != nil {
 		return nil, fmt.Errorf("inventory: variables.yml: %w", err)
