@@ -20,12 +20,10 @@ options:
       - C(init) makes the first control plane. C(join) adds a master or a worker, as O(config) says. C(reset) takes
         everything away.
       - C(token) makes the bootstrap tokens of O(config) usable again when they have expired; it runs on a master.
-      - C(look) changes nothing. It says whether this node is a member, and whether the API server at O(endpoint) takes
-        the bootstrap tokens of O(config), so that no master has to be asked about them.
       - C(auto) is C(join) when the API server at O(endpoint) answers with a certificate of O(ca_file), and C(init)
         otherwise.
     type: str
-    choices: [init, join, auto, token, look, reset]
+    choices: [init, join, auto, token, reset]
     required: true
   config:
     description: The configuration for kubeadm; with C(auto) the one for C(init).
@@ -33,6 +31,13 @@ options:
   join_config:
     description: The configuration for C(join) that C(auto) may choose.
     type: path
+  ask_for_token:
+    description:
+      - With C(join), a node that is no member yet first asks the API server at O(endpoint) whether it takes the
+        bootstrap tokens of O(config). If not, it changes nothing and returns RV(token_wanted). So no master is asked
+        about tokens that are good.
+    type: bool
+    default: false
   endpoint:
     description: The address of the cluster's API, such as https://10.88.0.10:6443.
     type: str
@@ -127,14 +132,10 @@ seconds:
   description: How long each run of kubeadm took.
   type: dict
   returned: always
-member:
-  description: Whether this node has become a member of a cluster.
+token_wanted:
+  description: Whether O(ask_for_token) kept the node from joining; a master has to have C(token) done first.
   type: bool
-  returned: with C(look)
-token_taken:
-  description: Whether the API server takes the tokens; false for a member, whose tokens are not looked at.
-  type: bool
-  returned: with C(look)
+  returned: always
 """
 
 import fnmatch
@@ -165,7 +166,7 @@ class Member:
 
     def __init__(self, args, check):
         self.args, self.check = args, check
-        self.did, self.seconds = [], {}
+        self.did, self.seconds, self.token_wanted = [], {}, False
         self.lock_fd = None
 
     # state
@@ -253,6 +254,11 @@ class Member:
             joined = began == "join" or (began != "init" and self.ready(args["endpoint"]))
             action = "join" if joined else "init"
         config = args["join_config"] if joined else args["config"]
+        if action == "join":
+            self.gate(args["endpoint"], "cannot join")
+            self.token_wanted = args["ask_for_token"] and not self.token_taken()
+            if self.token_wanted:
+                return
         continued = False
         if phase is not None:
             server = args["local_endpoint"] or args["endpoint"]
@@ -260,8 +266,6 @@ class Member:
             continued = bool(placed and wait_for(lambda: self.ready(server), args["timeout"] / 3))
             if not continued:
                 self.start_over()
-        if action == "join":
-            self.gate(args["endpoint"], "cannot join")
         self.record(action, "started")
         self.enter(action, config, continued)
         self.record(action, "done")
@@ -273,15 +277,10 @@ class Member:
         with open(self.args["config"], encoding="utf-8") as file:
             return sorted(set(TOKEN.findall(file.read())))
 
-    def look(self):
-        """Return what C(look) does."""
-        member, url = self.phase() == "done", self.args["endpoint"].rstrip("/") + FOR_TOKENS
-        try:
-            tokens = [] if member or not os.path.exists(self.args["ca_file"]) else self.tokens()
-        except FileNotFoundError: # in check mode
-            tokens = []
-        taken = bool(tokens) and all(api_status(url, self.args["ca_file"], token=token) == 200 for token in tokens)
-        return {"member": member, "token_taken": taken}
+    def token_taken(self):
+        """Say whether the API server takes the tokens of the configuration."""
+        url, tokens = self.args["endpoint"].rstrip("/") + FOR_TOKENS, self.tokens()
+        return bool(tokens) and all(api_status(url, self.args["ca_file"], token=token) == 200 for token in tokens)
 
     def token(self):
         """Have the bootstrap tokens of the configuration in the cluster."""
@@ -357,10 +356,10 @@ def main():
     """Run the module."""
     module = AnsibleModule(
         argument_spec={
-            "action": {"type": "str", "choices": ["init", "join", "auto", "token", "look", "reset"],
-                       "required": True},
+            "action": {"type": "str", "choices": ["init", "join", "auto", "token", "reset"], "required": True},
             "config": {"type": "path"},
             "join_config": {"type": "path"},
+            "ask_for_token": {"type": "bool", "default": False},
             "endpoint": {"type": "str"},
             "local_endpoint": {"type": "str"},
             "ca_file": {"type": "path", "default": "/etc/kubernetes/pki/ca.crt"},
@@ -385,14 +384,11 @@ def main():
             ("action", "join", ("config", "endpoint")),
             ("action", "auto", ("config", "join_config", "endpoint")),
             ("action", "token", ("config",)),
-            ("action", "look", ("config", "endpoint")),
         ],
         supports_check_mode=True)
     args = module.params
     member = Member(args, module.check_mode)
     try:
-        if args["action"] == "look":
-            module.exit_json(changed=False, did=[], seconds={}, **member.look())
         if module.check_mode:
             act(member, args["action"])
         else:
@@ -404,7 +400,8 @@ def main():
     except (OSError, subprocess.SubprocessError) as err:
         module.fail_json(msg="%s: %s" % (args["action"], err), changed=bool(member.did), did=member.did,
                          seconds=member.seconds)
-    module.exit_json(changed=bool(member.did), did=member.did, seconds=member.seconds)
+    module.exit_json(changed=bool(member.did), did=member.did, seconds=member.seconds,
+                     token_wanted=member.token_wanted)
 
 
 def act(member, action):

@@ -71,23 +71,24 @@ class TrustTest(Case):
             self.assertEqual(kaas.api_status(self.url, os.path.join(self.root, name + ".crt")), status, name)
 
     def test_tokens(self):
-        """A node learns whether the cluster takes its token, and is a member once it has joined."""
-        def look(text, ca="cluster", check=False):
-            if text:
-                self.write("join.yaml", text)
-            got = run("kaas_kubeadm", {
-                "action": "look", "config": self.path("join.yaml"), "endpoint": self.url.replace("/readyz", ""),
-                "ca_file": self.path(ca + ".crt"), "state_file": self.path("state.json")}, check=check)
-            self.assertFalse(got["changed"])
-            self.assertNotIn(GOOD, str(got))
-            return got["member"], got["token_taken"]
+        """A node asks whether the cluster takes its token before it joins, and no longer once it is a member."""
+        self.program("kubeadm", "true")
 
-        self.assertEqual(look("", check=True), (False, False)) # nothing is written yet
-        self.assertEqual(look("tlsBootstrapToken: " + GOOD), (False, True))
-        self.assertEqual(look("tlsBootstrapToken: 000000.0123456789abcdef"), (False, False))
-        self.assertEqual(look("tlsBootstrapToken: " + GOOD, ca="other"), (False, False))
-        self.assertEqual(look("tlsBootstrapToken: " + GOOD, ca="missing"), (False, False))
-        self.write("state.json", '{"action": "join", "phase": "started"}')
-        self.assertEqual(look("tlsBootstrapToken: " + GOOD), (False, True))
-        self.write("state.json", '{"action": "join", "phase": "done"}')
-        self.assertEqual(look("tlsBootstrapToken: " + GOOD), (True, False))
+        def join(text, phase=None, ask=True):
+            self.write("join.yaml", "tlsBootstrapToken: " + text)
+            self.write("state.json", '{"action": "join", "phase": "%s"}' % phase if phase else "")
+            got = run("kaas_kubeadm", {
+                "action": "join", "config": self.path("join.yaml"), "endpoint": self.url.replace("/readyz", ""),
+                "ca_file": self.path("cluster.crt"), "state_file": self.path("state.json"), "ask_for_token": ask,
+                "kubeadm": self.path("bin/kubeadm"), "lock_file": self.path("lock"), "leftovers": []})
+            self.assertNotIn(GOOD, str(got))
+            self.assertEqual(got["changed"], bool(got["did"]))
+            return got["token_wanted"], got["did"]
+
+        other = "000000.0123456789abcdef"
+        self.assertEqual(join(GOOD), (False, ["join"]))
+        self.assertEqual(join(other), (True, []))
+        self.assertEqual(join(other, ask=False), (False, ["join"]))
+        self.assertEqual(join(other, "started"), (True, [])) # what was cut off is not reset before
+        self.assertEqual(join(GOOD, "started"), (False, ["reset", "join"]))
+        self.assertEqual(join(other, "done"), (False, []))
