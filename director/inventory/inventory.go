@@ -9,6 +9,7 @@ package inventory
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -544,29 +545,44 @@ func tenth(cidr string) string {
 	return addr.String()
 }
 
-// lines returns "name: value" of each variable as YAML.
+// lines returns "name: value" of each variable as YAML, in the order of the names. All of them go through one encoder:
+// making one costs more than a value does.
 func lines(values map[string]any, names []string) (string, error) {
-	var out bytes.Buffer
+	named := make(map[string]any, len(names))
 	for _, name := range names {
 		value, ok := values[name]
 		if !ok {
 			return "", fmt.Errorf("the template names %s, which is no variable", name)
 		}
-		var node yaml.Node
-		if err := node.Encode(map[string]any{name: value}); err != nil {
-			return "", err
-		}
-		literal(&node)
-		encoder := yaml.NewEncoder(&out)
-		encoder.SetIndent(2)
-		if err := encoder.Encode(&node); err != nil {
-			return "", err
-		}
-		if err := encoder.Close(); err != nil {
-			return "", err
-		}
+		named[name] = value
 	}
-	return out.String(), nil
+	if len(named) == 0 {
+		return "", nil
+	}
+	var node yaml.Node
+	if err := node.Encode(named); err != nil {
+		return "", err
+	}
+	sortPairs(&node, names)
+	literal(&node)
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	err := encoder.Encode(&node)
+	return out.String(), errors.Join(err, encoder.Close())
+}
+
+// sortPairs gives the pairs of a mapping the order of the names, which are its keys.
+func sortPairs(mapping *yaml.Node, names []string) {
+	pairs := map[string][]*yaml.Node{}
+	for pair := range slices.Chunk(mapping.Content, 2) {
+		pairs[pair[0].Value] = pair
+	}
+	var sorted []*yaml.Node
+	for _, name := range names {
+		sorted = append(sorted, pairs[name]...)
+	}
+	mapping.Content = sorted
 }
 
 // literal marks the strings below n that Ansible would take for templates.

@@ -59,3 +59,13 @@ func BenchmarkTemplatesOf(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkRender(b *testing.B) {
+	in := large()
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := Render(in); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
