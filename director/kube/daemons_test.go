@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/director-kaas/kaas/director/kube"
 	"github.com/director-kaas/kaas/director/kube/kubetest"
@@ -146,14 +147,19 @@ func (c rollout) daemon(t *testing.T, name string) *appsv1.DaemonSet {
 	return d
 }
 
-func (c rollout) change(t *testing.T, name, image string) *appsv1.DaemonSet {
+// change gives the daemon another image, also while the controller notes how far it is.
+func (c rollout) change(t *testing.T, name, image string) (d *appsv1.DaemonSet) {
 	t.Helper()
-	d, err := c.api.AppsV1().DaemonSets(system).Get(t.Context(), name, metav1.GetOptions{})
+	daemons := c.api.AppsV1().DaemonSets(system)
+	err := retry.RetryOnConflict(retry.DefaultBackoff, func() (err error) {
+		if d, err = daemons.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+			return err
+		}
+		d.Spec.Template.Spec.Containers[0].Image = image
+		d, err = daemons.Update(t.Context(), d, metav1.UpdateOptions{})
+		return err
+	})
 	if err != nil {
-		t.Fatal(err)
-	}
-	d.Spec.Template.Spec.Containers[0].Image = image
-	if d, err = c.api.AppsV1().DaemonSets(system).Update(t.Context(), d, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
 	return d

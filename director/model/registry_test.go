@@ -114,6 +114,7 @@ func TestOneRegistryForEachHost(t *testing.T) {
 			t.Errorf("%s: a document that changes is let in", name)
 		}
 	}
+	cluster.Cluster.Registries = []string{"hub", "own"}
 	refs := cluster.References()
 	if len(refs) < 2 || cluster.mentions(Ref{KindRegistry, "own"}) != "spec.registries[1]" {
 		t.Errorf("the cluster names %v", refs)
