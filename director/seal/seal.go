@@ -111,10 +111,8 @@ func (b *Box) open(identity age.Identity, sealed []byte) ([]byte, error) {
 		return nil, err
 	}
 	plain := make([]byte, size)
-	if n, err := r.ReadAt(plain, 0); err != nil && !errors.Is(err, io.EOF) || n < len(plain) {
-		return nil, errors.Join(err, io.ErrUnexpectedEOF)
-	}
-	return plain, nil
+	_, err = io.ReadFull(io.NewSectionReader(r, 0, size), plain)
+	return plain, err
 }
 
 func (b *Box) explain(owner, name string, err error) error {

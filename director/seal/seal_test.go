@@ -58,6 +58,11 @@ func TestUnsealRefuses(t *testing.T) {
 	}
 	flipped := bytes.Clone(sealed)
 	flipped[len(flipped)-1] ^= 1
+	large, err := box.Seal("o", "n", bytes.Repeat([]byte("long "), 50_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	large[len(large)/2] ^= 1
 	for _, tc := range []struct {
 		name string
 		box  *Box
@@ -66,6 +71,7 @@ func TestUnsealRefuses(t *testing.T) {
 	}{
 		{"another key", other, sealed, "sealing key of this database"},
 		{"a bit flipped", box, flipped, "backup"},
+		{"a bit flipped in the middle of many", box, large, "backup"},
 		{"cut short", box, sealed[:len(sealed)-5], "backup"},
 		{"empty", box, nil, "backup"},
 		{"never sealed", box, []byte("plain"), "backup"},
