@@ -9,7 +9,6 @@ package inventory
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"maps"
 	"net/netip"
@@ -20,8 +19,6 @@ import (
 	"strings"
 	"text/template"
 	"time"
-
-	"gopkg.in/yaml.v3"
 
 	"github.com/director-kaas/kaas/director"
 )
@@ -543,57 +540,6 @@ func tenth(cidr string) string {
 		return ""
 	}
 	return addr.String()
-}
-
-// lines returns "name: value" of each variable as YAML, in the order of the names. All of them go through one encoder:
-// making one costs more than a value does.
-func lines(values map[string]any, names []string) (string, error) {
-	named := make(map[string]any, len(names))
-	for _, name := range names {
-		value, ok := values[name]
-		if !ok {
-			return "", fmt.Errorf("the template names %s, which is no variable", name)
-		}
-		named[name] = value
-	}
-	if len(named) == 0 {
-		return "", nil
-	}
-	var node yaml.Node
-	if err := node.Encode(named); err != nil {
-		return "", err
-	}
-	sortPairs(&node, names)
-	literal(&node)
-	var out bytes.Buffer
-	encoder := yaml.NewEncoder(&out)
-	encoder.SetIndent(2)
-	err := encoder.Encode(&node)
-	return out.String(), errors.Join(err, encoder.Close())
-}
-
-// sortPairs gives the pairs of a mapping the order of the names, which are its keys.
-func sortPairs(mapping *yaml.Node, names []string) {
-	pairs := map[string][]*yaml.Node{}
-	for pair := range slices.Chunk(mapping.Content, 2) {
-		pairs[pair[0].Value] = pair
-	}
-	var sorted []*yaml.Node
-	for _, name := range names {
-		sorted = append(sorted, pairs[name]...)
-	}
-	mapping.Content = sorted
-}
-
-// literal marks the strings below n that Ansible would take for templates.
-func literal(n *yaml.Node) {
-	if n.Kind == yaml.ScalarNode && n.ShortTag() == "!!str" && jinja.MatchString(n.Value) {
-		n.Tag = "!unsafe"
-		n.Style = yaml.DoubleQuotedStyle | yaml.TaggedStyle
-	}
-	for _, child := range n.Content {
-		literal(child)
-	}
 }
 
 // quoted returns text as a double-quoted YAML scalar. It is for text of our own, which Ansible may evaluate.
