@@ -17,6 +17,10 @@ func (t *planTx) Lease(planID, step, owner string, until time.Time) error {
 	return dbError("store.lease", "step "+step, err)
 }
 
+// heldSteps selects the steps that somebody holds. Its first half is that of the index plan_steps_moving, without which
+// SQLite reads the steps of all plans there ever were.
+const heldSteps = "status IN ('running', 'waiting', 'undo_due', 'undoing') AND status IN ('running', 'undoing')"
+
 // Renew extends every lease of owner. It returns the attempts that owner holds then, and those of them that a person
 // wants to end now.
 func (s *planStore) Renew(ctx context.Context, owner string, until time.Time) (held, stop []plan.StepRef, err error) {
@@ -24,9 +28,9 @@ func (s *planStore) Renew(ctx context.Context, owner string, until time.Time) (h
 	err = s.retried(ctx, func() error {
 		rows = nil
 		return s.write.WithContext(ctx).Raw(
-			`UPDATE plan_steps SET lease_until = ? WHERE status IN ('running', 'undoing') AND lease_owner = ?
-			RETURNING plan_id, step_id, attempt, stop_asked`,
-			micros(until), owner).Scan(&rows).Error
+			"UPDATE plan_steps SET lease_until = ? WHERE "+heldSteps+" AND lease_owner = ? "+
+				"RETURNING plan_id, step_id, attempt, stop_asked", micros(until), owner,
+		).Scan(&rows).Error
 	})
 	for _, r := range rows {
 		held = append(held, r.ref())
@@ -37,7 +41,7 @@ func (s *planStore) Renew(ctx context.Context, owner string, until time.Time) (h
 	return held, stop, dbError("store.renew", "leases", err)
 }
 
-const lapsed = "status IN ('running', 'undoing') AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))"
+const lapsed = heldSteps + " AND (lease_until < ? OR (lease_owner LIKE ? AND lease_owner <> ?))"
 
 // Lost returns the running steps whose lease has ended, or whose owner's name begins with prefix but is not owner: the
 // steps of an earlier process of the same instance.
