@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -115,7 +114,7 @@ func listAnswer[T any](
 		answer["continue"] = next
 	}
 	if len(fields) > 0 {
-		some, err := project(items, fields)
+		some, err := choose(items, fields)
 		if err != nil {
 			return nil, err
 		}
@@ -136,73 +135,6 @@ func linkNext(ctx huma.Context, next string) {
 	q := u.Query()
 	q.Set("continue", next)
 	ctx.SetHeader("Link", "<"+u.Path+"?"+q.Encode()+`>; rel="next"`)
-}
-
-// project returns the list of the items with the chosen fields of their JSON form alone. It writes just those: picking
-// them out of the whole text of each item took longer than finding a fleet's items.
-func project[T any](items []T, fields []string) (json.RawMessage, error) {
-	known := jsonFields(reflect.TypeFor[T]())
-	for _, name := range fields {
-		if !slices.ContainsFunc(known, func(f reflect.StructField) bool { return jsonName(f) == name }) {
-			var names []string
-			for _, f := range known {
-				names = append(names, jsonName(f))
-			}
-			return nil, invalidQuery("fields", "there is no "+name, "some of "+strings.Join(names, ", "))
-		}
-	}
-	chosen := slices.DeleteFunc(known, func(f reflect.StructField) bool {
-		return !slices.Contains(fields, jsonName(f))
-	})
-	out := []byte{'['}
-	for i := range items {
-		if i > 0 {
-			out = append(out, ',')
-		}
-		out = append(out, '{')
-		comma := ""
-		for _, f := range chosen {
-			v := reflect.ValueOf(&items[i]).Elem().FieldByIndex(f.Index)
-			if leftOut(f, v) {
-				continue
-			}
-			value, err := json.Marshal(v.Interface())
-			if err != nil {
-				return nil, err
-			}
-			out = append(append(out, comma+`"`+jsonName(f)+`":`...), value...)
-			comma = ","
-		}
-		out = append(out, '}')
-	}
-	return append(out, ']'), nil
-}
-
-// leftOut tells whether encoding/json leaves the field out when it has that value.
-func leftOut(f reflect.StructField, v reflect.Value) bool {
-	tag := f.Tag.Get("json")
-	switch {
-	case strings.Contains(tag, ",omitzero") && v.IsZero():
-		return true
-	case !strings.Contains(tag, ",omitempty"):
-		return false
-	case v.Kind() == reflect.Slice, v.Kind() == reflect.Map:
-		return v.Len() == 0
-	}
-	return v.Kind() != reflect.Struct && v.IsZero()
-}
-
-// jsonFields lists the fields that a struct has in JSON, those of embedded structs too.
-func jsonFields(t reflect.Type) []reflect.StructField {
-	return slices.DeleteFunc(reflect.VisibleFields(
-		t,
-	), func(f reflect.StructField) bool { return jsonName(f) == "" || jsonName(f) == "-" })
-}
-
-// jsonName is the name of a field in JSON, empty for an embedded struct whose fields stand for it.
-func jsonName(f reflect.StructField) string {
-	name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
-	return name
 }
 
 // listing describes an operation that answers with a list of T.
