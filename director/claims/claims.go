@@ -147,9 +147,11 @@ func (s *Service) look(ctx context.Context, c store.Claimed, own start, takeover
 		return err
 	}
 	has.Run, has.Host = plain(has.Run), plain(has.Host)
-	order, err := s.Store.RunOrder(ctx, has.Run)
-	if err != nil {
-		return err
+	order := own.order
+	if has.Run != own.Run {
+		if order, err = s.Store.RunOrder(ctx, has.Run); err != nil {
+			return err
+		}
 	}
 	known := order > 0 && has.Director == s.Own.Director
 	switch {
@@ -163,6 +165,9 @@ func (s *Service) look(ctx context.Context, c store.Claimed, own start, takeover
 	}
 	if c.Run != "" {
 		s.Log.InfoContext(ctx, "the cluster has this director's claim again", "cluster", c.Name)
+	}
+	if c.Run == "" && c.Takeover == takeover {
+		return nil // so it is noted already
 	}
 	return s.Store.SettleClaim(ctx, c.UID, takeover)
 }

@@ -178,6 +178,31 @@ func TestDirectorsOfOneDatabaseAreNoCopies(t *testing.T) {
 	}
 }
 
+// quiet is a store that nothing about claims is to be written into.
+type quiet struct {
+	Store
+	t *testing.T
+}
+
+func (q quiet) SettleClaim(_ context.Context, cluster string, _ int64) error {
+	q.t.Errorf("the claim of %s was noted again", cluster)
+	return nil
+}
+
+// A director looks at all clusters three times a minute, and writes nothing while its claims are where they were.
+func TestClaimsThatStayAreNotNotedAgain(t *testing.T) {
+	t.Parallel()
+	on := &cluster{}
+	d := begin(t, t.TempDir(), "r1", on)
+	d.install(t)
+	d.pass(t)
+	d.Store = quiet{d.Store, t}
+	d.pass(t)
+	if on.version != 1 {
+		t.Errorf("the claim was written %d times", on.version)
+	}
+}
+
 // A director that was restored from a bundle takes over once. Its former self, were it still there, finds out.
 func TestRestoredDirectorTakesOver(t *testing.T) {
 	t.Parallel()
