@@ -122,14 +122,19 @@ const missing = "missing"
 // Nodes returns the nodes of the cluster as its ledger, its hypervisor and its own API show them (requirement B12),
 // with their certificates. What cannot be asked is left out, and said so.
 func (s *Service) Nodes(ctx context.Context, cluster string) (View, error) {
-	return s.look(ctx, cluster, s.powerBeside)
+	return s.look(ctx, cluster, s.powerBeside, func(ctx context.Context, uid string) error {
+		return s.Store.SeenAgain(ctx, []string{uid}, s.instant())
+	})
 }
 
 // asking says which VMs are on, by machine id, and which hosts do not answer.
 type asking func(ctx context.Context, w planner.World) (power, down map[string]string, err error)
 
+// seenAgain keeps that the cluster of the uid answered, and had nothing new.
+type seenAgain func(ctx context.Context, uid string) error
+
 // look looks at the nodes of the cluster and keeps what it sees.
-func (s *Service) look(ctx context.Context, cluster string, power asking) (View, error) {
+func (s *Service) look(ctx context.Context, cluster string, power asking, again seenAgain) (View, error) {
 	w, err := s.Worlds.Members(ctx, cluster)
 	if err != nil {
 		return View{}, err
@@ -147,7 +152,7 @@ func (s *Service) look(ctx context.Context, cluster string, power asking) (View,
 			n.Problem, _ = endingCertificates(n.Certificates, s.Now())
 		}
 	}
-	return v, s.keep(ctx, w, v)
+	return v, s.keep(ctx, w, v, again)
 }
 
 // nodes is Nodes without what is asked of the nodes themselves.

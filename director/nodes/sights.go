@@ -4,9 +4,6 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
-	"strings"
-	"sync"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
@@ -30,13 +27,6 @@ const (
 func States() []string {
 	return []string{StateReady, StateCordoned, StatePending, StateProblem, StateUnseen}
 }
-
-const (
-	observeEvery = time.Minute      // how old a look may be
-	observeTime  = 45 * time.Second // bounds a look at one cluster
-	observeNodes = 8                // clusters at once
-	powerFresh   = 20 * time.Second // how long what a hypervisor said of its VMs counts, for all of its clusters
-)
 
 // Listed is a node of any cluster as it was seen last.
 type Listed struct {
@@ -149,103 +139,95 @@ func (s *Service) Count(ctx context.Context, q Query) (Count, error) {
 	return out, err
 }
 
-// Observe looks at the clusters that no director has looked at for observeEvery, a few at once, and keeps what it sees.
-// Errors of one cluster do not keep others from being looked at.
-func (s *Service) Observe(ctx context.Context) error {
-	due, err := s.Store.Unlooked(ctx, s.instant().Add(-observeEvery))
-	if err != nil {
-		return err
-	}
-	var mu sync.Mutex
-	var errs []error
-	slots := make(chan struct{}, observeNodes)
-	var all sync.WaitGroup
-	for _, c := range due {
-		slots <- struct{}{}
-		if ctx.Err() != nil {
-			break
-		}
-		all.Go(func() {
-			defer func() { <-slots }()
-			if err := s.observe(ctx, c); err != nil && ctx.Err() == nil {
-				mu.Lock()
-				defer mu.Unlock()
-				errs = append(errs, err)
-			}
-		})
-	}
-	all.Wait()
-	return errors.Join(errs...)
+// changes is what a look at a cluster found that the look before had not.
+type changes struct {
+	nodes  []store.NodeSight
+	gone   []string // machines
+	unseen bool     // why the cluster could not be asked has changed
+	events []director.StreamEvent
 }
 
-func (s *Service) observe(ctx context.Context, c store.Unlooked) error {
-	now := s.instant()
-	mine, err := s.Store.ClaimSight(ctx, c.UID, now.Add(-observeEvery), now)
-	if err != nil || !mine {
-		return err
-	}
-	ctx, cancel := context.WithTimeout(ctx, observeTime)
-	defer cancel()
-	_, err = s.look(ctx, c.Name, s.sharedPower)
-	switch director.KindOf(err) {
-	case director.KindNotFound, director.KindInvalid, director.KindUnavailable:
-		return nil // it was deleted meanwhile, or what it names is not there: plans say so
-	}
-	return err
-}
+func (c changes) none() bool { return len(c.nodes) == 0 && len(c.gone) == 0 && !c.unseen }
 
-// keep keeps what was seen of the world's nodes, and announces what has changed since the look before.
-func (s *Service) keep(ctx context.Context, w planner.World, v View) error {
-	cluster, uid, now := w.Cluster.Metadata.Name, w.Cluster.UID, s.instant()
-	ids := map[string]string{}
-	for _, m := range w.Nodes() {
-		ids[m.Name] = m.ID
-	}
+// keep keeps what was seen of the world's nodes, and announces what has changed since the look before. When nothing
+// has, it calls again with the uid of the cluster if that answered, and writes nothing itself.
+func (s *Service) keep(ctx context.Context, w planner.World, v View, again seenAgain) error {
+	uid, now := w.Cluster.UID, s.instant()
 	unseen := v.Unseen
 	if unseen == pretends || w.Installed == nil {
 		unseen = ""
 	}
+	was, before, err := s.Store.Sights(ctx, uid)
+	if err != nil {
+		return err
+	}
+	c, err := s.compare(w, v, unseen, was, before)
+	switch {
+	case err != nil:
+		return err
+	case !c.none():
+	case unseen != "":
+		return nil
+	default:
+		return again(ctx, uid)
+	}
 	return s.Store.Update(ctx, func(tx *store.Tx) error {
-		was, before, err := tx.Sights(uid)
-		if err != nil {
+		if was, before, err = tx.Sights(uid); err != nil {
 			return err
 		}
-		var changed []store.NodeSight
-		for _, n := range v.Nodes {
-			id := ids[n.Name]
-			old, known := was[id]
-			delete(was, id)
-			next, event, err := s.sightOf(n, old, v.Unseen == pretends, unseen != "")
-			if err != nil {
-				return err
-			}
-			next.Machine = id
-			if !known || !same(old, next) {
-				changed = append(changed, next)
-			}
-			if event && (known || next.State == StateProblem) {
-				tx.AnnounceNode(director.StreamEvent{
-					At: now, Kind: director.KindNode, Name: n.Name, Cluster: cluster, What: next.State,
-					Message: n.Problem, Hint: n.Hint,
-				})
-			}
+		if c, err = s.compare(w, v, unseen, was, before); err != nil {
+			return err
 		}
-		if before != unseen {
-			e := director.StreamEvent{
-				At: now, Kind: string(model.KindCluster), Name: cluster, Cluster: cluster, What: "seen",
-				Message: unseen,
-			}
-			if unseen != "" {
-				e.What = StateUnseen
-			}
+		for _, e := range c.events {
 			tx.AnnounceNode(e)
 		}
-		var gone []string
-		for id := range was {
-			gone = append(gone, id)
-		}
-		return tx.SaveSights(uid, changed, gone, now, unseen)
+		return tx.SaveSights(uid, c.nodes, c.gone, now, unseen)
 	})
+}
+
+// compare compares a look at the world's nodes with what was seen before, by machine, and why the cluster could not be
+// asked with why it could not before.
+func (s *Service) compare(
+	w planner.World, v View, unseen string, was map[string]store.NodeSight, before string,
+) (changes, error) {
+	cluster, now := w.Cluster.Metadata.Name, s.instant()
+	ids := map[string]string{}
+	for _, m := range w.Nodes() {
+		ids[m.Name] = m.ID
+	}
+	out := changes{unseen: before != unseen}
+	for _, n := range v.Nodes {
+		id := ids[n.Name]
+		old, known := was[id]
+		delete(was, id)
+		next, event, err := s.sightOf(n, old, v.Unseen == pretends, unseen != "")
+		if err != nil {
+			return out, err
+		}
+		next.Machine = id
+		if !known || !same(old, next) {
+			out.nodes = append(out.nodes, next)
+		}
+		if event && (known || next.State == StateProblem) {
+			out.events = append(out.events, director.StreamEvent{
+				At: now, Kind: director.KindNode, Name: n.Name, Cluster: cluster, What: next.State,
+				Message: n.Problem, Hint: n.Hint,
+			})
+		}
+	}
+	for id := range was {
+		out.gone = append(out.gone, id)
+	}
+	if out.unseen {
+		e := director.StreamEvent{
+			At: now, Kind: string(model.KindCluster), Name: cluster, Cluster: cluster, What: "seen", Message: unseen,
+		}
+		if unseen != "" {
+			e.What = StateUnseen
+		}
+		out.events = append(out.events, e)
+	}
+	return out, nil
 }
 
 // sightOf is what is kept of the node, and whether it is news. A node whose cluster could not be asked keeps what was
@@ -308,41 +290,4 @@ func stateOf(n Node, pretended, blind bool) string {
 func same(a, b store.NodeSight) bool {
 	return a.State == b.State && a.Kubelet == b.Kubelet && a.Problem == b.Problem && a.Ends.Equal(b.Ends) &&
 		bytes.Equal(a.Body, b.Body)
-}
-
-// power is what a hypervisor said of its VMs.
-type power struct {
-	mu    sync.Mutex // held while it is asked
-	at    time.Time
-	state map[string]string
-	down  map[string]string
-	err   error
-}
-
-// powers remembers for a moment what hypervisors said, so that a look at many clusters asks each of them once.
-type powers struct {
-	mu    sync.Mutex
-	known map[string]*power // by provider and its lost hosts
-}
-
-// sharedPower is powerBeside, with an answer that may be powerFresh old.
-func (s *Service) sharedPower(ctx context.Context, w planner.World) (state, down map[string]string, err error) {
-	key := strings.Join(append([]string{w.Provider.Metadata.Name}, keys(w.Lost)...), "/")
-	s.powers.mu.Lock()
-	p := s.powers.known[key]
-	if p == nil {
-		p = &power{}
-		s.powers.known[key] = p
-	}
-	s.powers.mu.Unlock()
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if now := s.Now(); now.Sub(p.at) > powerFresh || now.Before(p.at) {
-		p.state, p.down, p.err = s.powerBeside(ctx, w)
-		if ctx.Err() != nil {
-			return nil, nil, ctx.Err()
-		}
-		p.at = s.Now()
-	}
-	return p.state, p.down, p.err
 }

@@ -83,6 +83,14 @@ func TestNodesAreObserved(t *testing.T) {
 	if err != nil || len(list) != 1 || list[0].Problem != notJoined || list[0].Status != StateProblem {
 		t.Fatalf("after its time: %+v, %v", list, err)
 	}
+	seen := list[0].Seen
+	*now = now.Add(2 * observeEvery)
+	if err := s.Observe(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if list, _, err = s.List(ctx, q); err != nil || len(list) != 1 || !list[0].Seen.After(seen) {
+		t.Fatalf("seen again, with nothing new: %+v, %v", list, err)
+	}
 	page, err := l.Store.Stream(ctx, director.StreamQuery{Kinds: []string{director.KindNode}, Limit: 10})
 	if err != nil || len(page.Events) != 1 {
 		t.Fatalf("%+v, %v", page.Events, err)

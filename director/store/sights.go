@@ -56,27 +56,61 @@ func (s *machineStore) Unlooked(ctx context.Context, since time.Time) ([]Unlooke
 	return rows, dbError("store.sights", "nodes", err)
 }
 
-// ClaimSight reports whether the caller is to look at the cluster now: no director has begun to since the time.
-func (s *machineStore) ClaimSight(ctx context.Context, clusterUID string, since, now time.Time) (bool, error) {
-	r := s.write.WithContext(ctx).Exec(
-		"INSERT INTO cluster_sights (cluster_uid, looked_at, seen_at, unseen) VALUES (?, ?, 0, '') "+
-			"ON CONFLICT (cluster_uid) DO UPDATE SET looked_at = excluded.looked_at "+
-			"WHERE cluster_sights.looked_at < ?", clusterUID, micros(now), micros(since),
-	)
-	return r.RowsAffected > 0, dbError("store.sights", "nodes", r.Error)
+// ClaimSights returns which of the clusters the caller is to look at now: no director has begun to since the time.
+func (s *machineStore) ClaimSights(
+	ctx context.Context, clusterUIDs []string, since, now time.Time,
+) (map[string]bool, error) {
+	if len(clusterUIDs) == 0 {
+		return nil, nil
+	}
+	args := make([]any, 0, 2*len(clusterUIDs)+1)
+	for _, uid := range clusterUIDs {
+		args = append(args, uid, micros(now))
+	}
+	var mine []string
+	err := s.write.WithContext(ctx).Raw(
+		"INSERT INTO cluster_sights (cluster_uid, looked_at, seen_at, unseen) VALUES "+
+			strings.TrimSuffix(strings.Repeat("(?, ?, 0, ''), ", len(clusterUIDs)), ", ")+
+			" ON CONFLICT (cluster_uid) DO UPDATE SET looked_at = excluded.looked_at "+
+			"WHERE cluster_sights.looked_at < ? RETURNING cluster_uid", append(args, micros(since))...,
+	).Scan(&mine).Error
+	out := make(map[string]bool, len(mine))
+	for _, uid := range mine {
+		out[uid] = true
+	}
+	return out, dbError("store.sights", "nodes", err)
+}
+
+// SeenAgain says that the clusters answered, and that nothing had changed since the look before.
+func (s *machineStore) SeenAgain(ctx context.Context, clusterUIDs []string, at time.Time) error {
+	return dbError("store.sights", "nodes", s.write.WithContext(ctx).Exec(
+		"UPDATE cluster_sights SET seen_at = ? WHERE cluster_uid IN ? AND unseen = '' AND seen_at < ?",
+		micros(at), clusterUIDs, micros(at),
+	).Error)
 }
 
 // Sights returns what was seen last of the nodes of the cluster, by machine, and why the cluster could not be asked.
+func (s *machineStore) Sights(
+	ctx context.Context, clusterUID string,
+) (sights map[string]NodeSight, unseen string, err error) {
+	return sightsOf(s.read.WithContext(ctx), clusterUID)
+}
+
+// Sights is that of the store.
 func (t *machineTx) Sights(clusterUID string) (sights map[string]NodeSight, unseen string, err error) {
+	return sightsOf(t.db, clusterUID)
+}
+
+func sightsOf(db *gorm.DB, clusterUID string) (sights map[string]NodeSight, unseen string, err error) {
 	var rows []sightRow
-	if err := t.db.Where("cluster_uid = ?", clusterUID).Find(&rows).Error; err != nil {
+	if err := db.Where("cluster_uid = ?", clusterUID).Find(&rows).Error; err != nil {
 		return nil, "", dbError("store.sights", "nodes", err)
 	}
 	sights = make(map[string]NodeSight, len(rows))
 	for _, r := range rows {
 		sights[r.MachineID] = r.toDomain()
 	}
-	err = t.db.Raw("SELECT unseen FROM cluster_sights WHERE cluster_uid = ?", clusterUID).Scan(&unseen).Error
+	err = db.Raw("SELECT unseen FROM cluster_sights WHERE cluster_uid = ?", clusterUID).Scan(&unseen).Error
 	return sights, unseen, dbError("store.sights", "nodes", err)
 }
 

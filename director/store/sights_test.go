@@ -1,8 +1,10 @@
 package store
 
 import (
+	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -47,20 +49,77 @@ func TestUnlooked(t *testing.T) {
 				t.Errorf("%d: %v, %v, want %v", since, got, err, want)
 			}
 		}
-		claim := func(name string, since, now int64, want bool) {
+		claim := func(names string, since, now int64, want string) {
 			t.Helper()
-			mine, err := s.ClaimSight(t.Context(), uids[name], time.Unix(since, 0), time.Unix(now, 0))
-			if err != nil || mine != want {
-				t.Errorf("%s: %v, %v", name, mine, err)
+			var asked, got []string
+			for _, name := range strings.Fields(names) {
+				asked = append(asked, uids[name])
+			}
+			mine, err := s.ClaimSights(t.Context(), asked, time.Unix(since, 0), time.Unix(now, 0))
+			for _, name := range strings.Fields(names) {
+				if mine[uids[name]] {
+					got = append(got, name)
+				}
+			}
+			if err != nil || strings.Join(got, " ") != want || len(mine) != len(got) {
+				t.Errorf("of %q: %v, %v, want %q", names, mine, err, want)
 			}
 		}
 		unlooked(100, "a", "b", "c")
-		claim("b", 100, 160, true)
-		claim("b", 100, 161, false)
+		claim("b", 100, 160, "b")
+		claim("b", 100, 161, "")
+		claim("", 100, 161, "")
 		unlooked(100, "a", "c")
-		claim("a", 150, 210, true)
+		claim("a b", 150, 210, "a")
 		unlooked(220, "c", "b", "a")
 		unlooked(200, "c", "b")
+	})
+}
+
+// A cluster that answered as before is seen again; one that could not be asked is not.
+func TestSeenAgain(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		var uids []string
+		err := update(t, s, func(tx *Tx) error {
+			for _, name := range []string{"a", "b"} {
+				d := model.Document{
+					Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{},
+				}
+				if err := tx.PutDocument(d, "admin", time.Unix(1, 0)); err != nil {
+					return err
+				}
+			}
+			docs, err := tx.Documents()
+			for _, d := range docs {
+				name := d.Metadata.Name
+				uids = append(uids, d.UID)
+				err = errors.Join(err, tx.IntendMachine(director.Machine{
+					ID: name, ClusterUID: d.UID, Cluster: name, Name: name + "-1", Role: director.RoleWorker,
+					Network: "n", Address: name,
+				}, time.Unix(1, 0)), tx.SaveSights(
+					d.UID, []NodeSight{{Machine: name, State: "ready"}}, nil, time.Unix(100, 0),
+					map[string]string{"b": "it does not answer"}[name],
+				))
+			}
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, at := range []int64{160, 150} { // the second is late
+			if err := s.SeenAgain(t.Context(), uids, time.Unix(at, 0)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		nodes, _, err := s.NodePage(t.Context(), NodeQuery{}, director.Page{Sort: "name"})
+		if err != nil || len(nodes) != 2 || !nodes[0].Seen.Equal(time.Unix(160, 0)) || !nodes[1].Seen.IsZero() {
+			t.Errorf("%+v, %v", nodes, err)
+		}
+		sights, unseen, err := s.Sights(t.Context(), uids[1])
+		if err != nil || unseen != "it does not answer" || sights["b"].State != "ready" {
+			t.Errorf("%+v, %q, %v", sights, unseen, err)
+		}
 	})
 }
 
