@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
-	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/store"
@@ -38,8 +39,8 @@ type Keeper struct {
 // Keep looks at every cluster, and starts a plan for each whose masters have other token keys than the issuer. A
 // cluster that has never had any waits for its next upgrade or for a person. It is called again and again.
 func (k Keeper) Keep(ctx context.Context) error {
-	docs, err := k.Store.Documents(ctx, model.KindCluster)
-	if err != nil || len(docs) == 0 {
+	clusters, err := k.Store.TokenKeys(ctx)
+	if err != nil || len(clusters) == 0 {
 		return err
 	}
 	discovery, jwks, err := k.Issuer.Documents(ctx)
@@ -48,12 +49,11 @@ func (k Keeper) Keep(ctx context.Context) error {
 	}
 	digest := steps.KeysDigest(discovery, jwks)
 	var errs []error
-	for _, d := range docs {
-		has, err := k.Store.ClusterAccess(ctx, d.UID)
-		if err == nil && has.TokenKeys != "" && has.TokenKeys != digest {
-			err = k.bring(ctx, d.Metadata.Name)
+	for _, name := range slices.Sorted(maps.Keys(clusters)) {
+		if clusters[name] == digest {
+			continue
 		}
-		if err != nil {
+		if err := k.bring(ctx, name); err != nil {
 			errs = append(errs, err)
 		}
 	}

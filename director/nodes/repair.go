@@ -3,6 +3,7 @@ package nodes
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -24,6 +25,18 @@ type repairs struct {
 	mu    sync.Mutex
 	since map[string]map[string]time.Time // by cluster and node
 	said  map[string]string               // by cluster
+}
+
+// only forgets all other clusters than these, and what was said of them.
+func (r *repairs) only(clusters []model.Stored) {
+	stays := make(map[string]bool, len(clusters))
+	for _, d := range clusters {
+		stays[d.Metadata.Name] = true
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.since, func(name string, _ map[string]time.Time) bool { return !stays[name] })
+	maps.DeleteFunc(r.said, func(name, _ string) bool { return !stays[name] })
 }
 
 // forget ends what is known of the cluster's nodes: they were not looked at, or are being worked on.
@@ -70,19 +83,15 @@ func (r *repairs) saying(cluster string) string {
 // (requirement B7). It is called again and again; a node is mended when it was ill at every call for as long as the
 // document says. Errors of one cluster do not keep others from being looked at.
 func (s *Service) Repair(ctx context.Context, now time.Time) error {
-	docs, err := s.Store.Documents(ctx, model.KindCluster)
+	docs, err := s.Store.SelfRepairing(ctx)
 	if err != nil {
 		return err
 	}
+	s.repairs.only(docs)
 	var errs []error
 	for _, d := range docs {
-		name, care := d.Metadata.Name, d.Cluster.Maintenance.Repair
-		if care == nil || !care.Auto {
-			s.repairs.forget(name)
-			s.repairs.say(name, "")
-			continue
-		}
-		v, err := s.repairOne(ctx, name, *care, now)
+		name := d.Metadata.Name
+		v, err := s.repairOne(ctx, name, *d.Cluster.Maintenance.Repair, now)
 		switch {
 		case ctx.Err() != nil:
 			return ctx.Err()

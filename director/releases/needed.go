@@ -4,7 +4,6 @@ import (
 	"context"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/bundle"
@@ -132,22 +131,18 @@ type Running struct {
 // Running returns the releases that clusters run and that have a document, by name. A cluster that is not created yet
 // runs none.
 func (s *Service) Running(ctx context.Context) ([]Running, error) {
-	docs, err := s.c.Store.Documents(ctx, "")
+	names, err := s.c.Store.InstalledReleases(ctx)
 	if err != nil {
 		return nil, err
 	}
-	run := usage.New()
-	if err := run.AddInstalled(ctx, s.c.Store, docs); err != nil {
-		return nil, err
-	}
-	used, out := releasesOf(run), []Running{}
+	docs, err := s.c.Store.Documents(ctx, model.KindRelease)
+	out := []Running{}
 	for _, d := range docs {
-		if d.Release != nil && used[d.Metadata.Name] {
+		if slices.Contains(names, d.Metadata.Name) {
 			out = append(out, Running{d.Metadata.Name, *d.Release})
 		}
 	}
-	slices.SortFunc(out, func(a, b Running) int { return strings.Compare(a.Name, b.Name) })
-	return out, nil
+	return out, err
 }
 
 // Open returns the bundle of a release. Errors: not found if its files are not there.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+
+	"github.com/director-kaas/kaas/director/model"
 )
 
 // ClusterAccess is how people get into a cluster.
@@ -20,6 +22,21 @@ func (s *documentStore) ClusterAccess(ctx context.Context, uid string) (ClusterA
 		return ClusterAccess{}, nil
 	}
 	return a, dbError("store.cluster_access", "access to cluster "+uid, err)
+}
+
+// TokenKeys returns which token keys the clusters have, by their names; nothing of those that have none. It is asked
+// every minute, of fleets of a thousand.
+func (s *documentStore) TokenKeys(ctx context.Context) (map[string]string, error) {
+	var rows []struct{ Name, TokenKeys string }
+	err := s.read.WithContext(ctx).Raw(
+		"SELECT d.name, a.token_keys FROM cluster_access a JOIN documents d ON d.uid = a.uid AND d.kind = ? "+
+			"WHERE a.token_keys <> ''", model.KindCluster,
+	).Scan(&rows).Error
+	out := make(map[string]string, len(rows))
+	for _, r := range rows {
+		out[r.Name] = r.TokenKeys
+	}
+	return out, dbError("store.cluster_access", "access to clusters", err)
 }
 
 // SetTokenKeys records which token keys all masters of the cluster have.

@@ -42,6 +42,13 @@ func (s *documentStore) Documents(ctx context.Context, kind model.Kind) ([]model
 	return documents(s.read.WithContext(ctx), kind)
 }
 
+// SelfRepairing returns the clusters whose documents ask for automatic repair, by name. The documents of all others are
+// not decoded.
+func (s *documentStore) SelfRepairing(ctx context.Context) ([]model.Stored, error) {
+	auto := s.jsonText("body", "spec", "maintenance", "repair", "auto") + " IN ('true', '1')"
+	return documents(s.read.WithContext(ctx).Where(auto), model.KindCluster)
+}
+
 func documents(db *gorm.DB, kind model.Kind) ([]model.Stored, error) {
 	var rows []documentRow
 	q := db.Order("kind, name")
@@ -173,6 +180,16 @@ func installed(db *gorm.DB, name string) (Installed, bool, error) {
 		UID: r.UID, Name: r.Name, Generation: r.InstalledGeneration, Document: docs[0], Endpoint: r.Endpoint,
 		Registries: r.InstalledRegistries, At: instant(r.InstalledAt),
 	}, true, nil
+}
+
+// InstalledReleases returns the names of the releases that clusters run. No document is decoded.
+func (s *documentStore) InstalledReleases(ctx context.Context) ([]string, error) {
+	var names []string
+	err := s.read.WithContext(ctx).Raw(
+		"SELECT DISTINCT "+s.jsonText("c.installed_body", "spec", "release")+
+			" FROM clusters AS c JOIN documents AS d ON d.kind = ? AND d.uid = c.uid", model.KindCluster,
+	).Scan(&names).Error
+	return names, dbError("store.installed", "clusters", err)
 }
 
 // PutInstalled records what was installed. Idempotent. A record that a deleted cluster of the same name has left goes
