@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/json"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -64,16 +65,16 @@ func (s *machineStore) ClaimSights(
 		return nil, nil
 	}
 	args := make([]any, 0, 2*len(clusterUIDs)+1)
-	for _, uid := range clusterUIDs {
+	for _, uid := range slices.Sorted(slices.Values(clusterUIDs)) { // so two directors never wait for each other
 		args = append(args, uid, micros(now))
 	}
+	statement := "INSERT INTO cluster_sights (cluster_uid, looked_at, seen_at, unseen) VALUES " +
+		strings.TrimSuffix(strings.Repeat("(?, ?, 0, ''), ", len(clusterUIDs)), ", ") +
+		" ON CONFLICT (cluster_uid) DO UPDATE SET looked_at = excluded.looked_at " +
+		"WHERE cluster_sights.looked_at < ? RETURNING cluster_uid"
+	args = append(args, micros(since))
 	var mine []string
-	err := s.write.WithContext(ctx).Raw(
-		"INSERT INTO cluster_sights (cluster_uid, looked_at, seen_at, unseen) VALUES "+
-			strings.TrimSuffix(strings.Repeat("(?, ?, 0, ''), ", len(clusterUIDs)), ", ")+
-			" ON CONFLICT (cluster_uid) DO UPDATE SET looked_at = excluded.looked_at "+
-			"WHERE cluster_sights.looked_at < ? RETURNING cluster_uid", append(args, micros(since))...,
-	).Scan(&mine).Error
+	err := s.retried(ctx, func() error { return s.write.WithContext(ctx).Raw(statement, args...).Scan(&mine).Error })
 	out := make(map[string]bool, len(mine))
 	for _, uid := range mine {
 		out[uid] = true
@@ -83,10 +84,13 @@ func (s *machineStore) ClaimSights(
 
 // SeenAgain says that the clusters answered, and that nothing had changed since the look before.
 func (s *machineStore) SeenAgain(ctx context.Context, clusterUIDs []string, at time.Time) error {
-	return dbError("store.sights", "nodes", s.write.WithContext(ctx).Exec(
-		"UPDATE cluster_sights SET seen_at = ? WHERE cluster_uid IN ? AND unseen = '' AND seen_at < ?",
-		micros(at), clusterUIDs, micros(at),
-	).Error)
+	err := s.retried(ctx, func() error {
+		return s.write.WithContext(ctx).Exec(
+			"UPDATE cluster_sights SET seen_at = ? WHERE cluster_uid IN ? AND unseen = '' AND seen_at < ?",
+			micros(at), clusterUIDs, micros(at),
+		).Error
+	})
+	return dbError("store.sights", "nodes", err)
 }
 
 // Sights returns what was seen last of the nodes of the cluster, by machine, and why the cluster could not be asked.

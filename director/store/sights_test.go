@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -73,6 +74,51 @@ func TestUnlooked(t *testing.T) {
 		claim("a b", 150, 210, "a")
 		unlooked(220, "c", "b", "a")
 		unlooked(200, "c", "b")
+	})
+}
+
+// Directors that claim the same clusters in different orders at once share them out.
+func TestClaimsAtOnce(t *testing.T) {
+	both(t, func(t *testing.T, open func() *Store) {
+		s := open()
+		var uids []string
+		for i := range 200 {
+			uids = append(uids, fmt.Sprintf("u%03d", i))
+		}
+		var mu sync.Mutex
+		claimed := map[string]int{}
+		for round := range int64(5) {
+			now := time.Unix(100*(round+1), 0)
+			var all sync.WaitGroup
+			for d := range 4 {
+				order := slices.Clone(uids)
+				if d%2 == 1 {
+					slices.Reverse(order)
+				}
+				all.Go(func() {
+					for some := range slices.Chunk(order, 50) {
+						mine, err := s.ClaimSights(t.Context(), some, now.Add(-time.Minute), now)
+						if err == nil {
+							err = s.SeenAgain(t.Context(), some, now)
+						}
+						if err != nil {
+							t.Error(err)
+						}
+						mu.Lock()
+						for uid := range mine {
+							claimed[uid]++
+						}
+						mu.Unlock()
+					}
+				})
+			}
+			all.Wait()
+			for _, uid := range uids {
+				if claimed[uid] != int(round)+1 {
+					t.Fatalf("round %d: %s was claimed %d times in all", round, uid, claimed[uid])
+				}
+			}
+		}
 	})
 }
 
