@@ -48,7 +48,7 @@ type Unlooked struct{ UID, Name string }
 
 // Unlooked lists the clusters that no director has begun to look at since the time, the longest unseen first. It reads
 // no document: that of a thousand clusters costs more than the list.
-func (s *machineStore) Unlooked(ctx context.Context, since time.Time) ([]Unlooked, error) {
+func (s *sightStore) Unlooked(ctx context.Context, since time.Time) ([]Unlooked, error) {
 	var rows []Unlooked
 	err := s.read.WithContext(ctx).Table("documents AS d").Select("d.uid, d.name").
 		Joins("LEFT JOIN cluster_sights AS c ON c.cluster_uid = d.uid").
@@ -58,7 +58,7 @@ func (s *machineStore) Unlooked(ctx context.Context, since time.Time) ([]Unlooke
 }
 
 // ClaimSights returns which of the clusters the caller is to look at now: no director has begun to since the time.
-func (s *machineStore) ClaimSights(
+func (s *sightStore) ClaimSights(
 	ctx context.Context, clusterUIDs []string, since, now time.Time,
 ) (map[string]bool, error) {
 	if len(clusterUIDs) == 0 {
@@ -83,7 +83,7 @@ func (s *machineStore) ClaimSights(
 }
 
 // SeenAgain says that the clusters answered, and that nothing had changed since the look before.
-func (s *machineStore) SeenAgain(ctx context.Context, clusterUIDs []string, at time.Time) error {
+func (s *sightStore) SeenAgain(ctx context.Context, clusterUIDs []string, at time.Time) error {
 	err := s.retried(ctx, func() error {
 		return s.write.WithContext(ctx).Exec(
 			"UPDATE cluster_sights SET seen_at = ? WHERE cluster_uid IN ? AND unseen = '' AND seen_at < ?",
@@ -94,7 +94,7 @@ func (s *machineStore) SeenAgain(ctx context.Context, clusterUIDs []string, at t
 }
 
 // Sights returns what was seen last of the nodes of the cluster, by machine, and why the cluster could not be asked.
-func (s *machineStore) Sights(
+func (s *sightStore) Sights(
 	ctx context.Context, clusterUID string,
 ) (sights map[string]NodeSight, unseen string, err error) {
 	return sightsOf(s.read.WithContext(ctx), clusterUID)
@@ -203,7 +203,7 @@ var nodeOrders = map[string]order{
 }
 
 // nodes narrows the machines of the clusters that there are, with their sights.
-func (s *machineStore) nodes(ctx context.Context, f NodeQuery) *gorm.DB {
+func (s *sightStore) nodes(ctx context.Context, f NodeQuery) *gorm.DB {
 	q := s.read.WithContext(ctx).Table("machines AS m").
 		Joins("JOIN documents AS d ON d.kind = ? AND d.uid = m.cluster_uid", model.KindCluster).
 		Joins("LEFT JOIN node_sights AS s ON s.machine_id = m.id").
@@ -241,7 +241,7 @@ func containing(text string) string {
 }
 
 // NodePage lists the nodes of all clusters with what was seen of them last. next is nil at the end of the list.
-func (s *machineStore) NodePage(
+func (s *sightStore) NodePage(
 	ctx context.Context, f NodeQuery, p director.Page,
 ) (items []NodeItem, next *director.Place, err error) {
 	by, err := sortBy(nodeOrders, p.Sort, "nodes")
@@ -305,7 +305,7 @@ type NodeCount struct {
 }
 
 // CountNodes counts the nodes by their state. Certificates count as ending if they end before soon.
-func (s *machineStore) CountNodes(ctx context.Context, f NodeQuery, now, soon time.Time) ([]NodeCount, error) {
+func (s *sightStore) CountNodes(ctx context.Context, f NodeQuery, now, soon time.Time) ([]NodeCount, error) {
 	var rows []struct {
 		State                         string
 		Count, Problem, Ending, Ended int

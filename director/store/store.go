@@ -32,6 +32,7 @@ type Store struct {
 	*planStore
 	*instanceStore
 	*machineStore
+	*sightStore
 	*userStore
 	*scheduleStore
 	*trailStore
@@ -42,8 +43,8 @@ type Store struct {
 
 func newStore(db *database) *Store {
 	return &Store{
-		db, &documentStore{db}, &planStore{db}, &instanceStore{database: db}, &machineStore{db}, &userStore{db},
-		&scheduleStore{db}, &trailStore{db}, &campaignStore{db}, &hookStore{db}, &notificationStore{db},
+		db, &documentStore{db}, &planStore{db}, &instanceStore{database: db}, &machineStore{db}, &sightStore{db},
+		&userStore{db}, &scheduleStore{db}, &trailStore{db}, &campaignStore{db}, &hookStore{db}, &notificationStore{db},
 	}
 }
 
@@ -74,6 +75,9 @@ type instanceStore struct {
 
 // machineStore keeps the ledger of VMs, their disks and the providers' images.
 type machineStore struct{ *database }
+
+// sightStore keeps what was seen of nodes, and who looks at which cluster.
+type sightStore struct{ *database }
 
 // userStore keeps users, their tokens, and answers that are given once.
 type userStore struct{ *database }
