@@ -17,7 +17,7 @@ func (t *planTx) Lease(planID, step, owner string, until time.Time) error {
 	return dbError("store.lease", "step "+step, err)
 }
 
-// heldSteps selects the steps that an engine holds. Its first half is that of the index plan_steps_moving, without which
+// heldSteps selects the steps that an engine holds. Its first half is that of the index plan_steps_moving: without it,
 // SQLite reads the steps of all plans there ever were.
 const heldSteps = "status IN ('running', 'waiting', 'undo_due', 'undoing') AND status IN ('running', 'undoing')"
 
