@@ -15,28 +15,35 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
+// clustersNamed stores clusters, and returns their uids by their names.
+func clustersNamed(t *testing.T, s *Store, names ...string) map[string]string {
+	t.Helper()
+	uids := map[string]string{}
+	err := update(t, s, func(tx *Tx) error {
+		for _, name := range names {
+			d := model.Document{
+				Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{},
+			}
+			if err := tx.PutDocument(d, "admin", time.Unix(1, 0)); err != nil {
+				return err
+			}
+		}
+		docs, err := tx.Documents()
+		for _, d := range docs {
+			uids[d.Metadata.Name] = d.UID
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return uids
+}
+
 func TestUnlooked(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
-		uids := map[string]string{}
-		err := update(t, s, func(tx *Tx) error {
-			for _, name := range []string{"a", "b", "c"} {
-				d := model.Document{
-					Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{},
-				}
-				if err := tx.PutDocument(d, "admin", time.Unix(1, 0)); err != nil {
-					return err
-				}
-			}
-			docs, err := tx.Documents()
-			for _, d := range docs {
-				uids[d.Metadata.Name] = d.UID
-			}
-			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		uids := clustersNamed(t, s, "a", "b", "c")
 		unlooked := func(since int64, want ...string) {
 			t.Helper()
 			var got []string
@@ -126,25 +133,14 @@ func TestClaimsAtOnce(t *testing.T) {
 func TestSeenAgain(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
-		var uids []string
-		err := update(t, s, func(tx *Tx) error {
-			for _, name := range []string{"a", "b"} {
-				d := model.Document{
-					Kind: model.KindCluster, Metadata: model.Metadata{Name: name}, Cluster: &model.Cluster{},
-				}
-				if err := tx.PutDocument(d, "admin", time.Unix(1, 0)); err != nil {
-					return err
-				}
-			}
-			docs, err := tx.Documents()
-			for _, d := range docs {
-				name := d.Metadata.Name
-				uids = append(uids, d.UID)
+		uids := clustersNamed(t, s, "a", "b")
+		err := update(t, s, func(tx *Tx) (err error) {
+			for name, uid := range uids {
 				err = errors.Join(err, tx.IntendMachine(director.Machine{
-					ID: name, ClusterUID: d.UID, Cluster: name, Name: name + "-1", Role: director.RoleWorker,
+					ID: name, ClusterUID: uid, Cluster: name, Name: name + "-1", Role: director.RoleWorker,
 					Network: "n", Address: name,
 				}, time.Unix(1, 0)), tx.SaveSights(
-					d.UID, []NodeSight{{Machine: name, State: "ready"}}, nil, time.Unix(100, 0),
+					uid, []NodeSight{{Machine: name, State: "ready"}}, nil, time.Unix(100, 0),
 					map[string]string{"b": "it does not answer"}[name],
 				))
 			}
@@ -154,7 +150,7 @@ func TestSeenAgain(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, at := range []int64{160, 150} { // the second is late
-			if err := s.SeenAgain(t.Context(), uids, time.Unix(at, 0)); err != nil {
+			if err := s.SeenAgain(t.Context(), []string{uids["a"], uids["b"]}, time.Unix(at, 0)); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -162,7 +158,7 @@ func TestSeenAgain(t *testing.T) {
 		if err != nil || len(nodes) != 2 || !nodes[0].Seen.Equal(time.Unix(160, 0)) || !nodes[1].Seen.IsZero() {
 			t.Errorf("%+v, %v", nodes, err)
 		}
-		sights, unseen, err := s.Sights(t.Context(), uids[1])
+		sights, unseen, err := s.Sights(t.Context(), uids["b"])
 		if err != nil || unseen != "it does not answer" || sights["b"].State != "ready" {
 			t.Errorf("%+v, %q, %v", sights, unseen, err)
 		}
