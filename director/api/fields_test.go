@@ -28,7 +28,7 @@ func TestAllFieldsChosen(t *testing.T) {
 func allFields[T any](t *testing.T) {
 	t.Parallel()
 	items := make([]T, 2) // one without values, and one with a value in each field
-	fill(reflect.ValueOf(&items[1]).Elem())
+	fill(t, reflect.ValueOf(&items[1]).Elem())
 	var names []string
 	for _, f := range jsonFields(reflect.TypeFor[T]()) {
 		names = append(names, f.name)
@@ -54,7 +54,7 @@ func allFields[T any](t *testing.T) {
 func BenchmarkChosenFields(b *testing.B) {
 	items := make([]wire.Cluster, 500)
 	for i := range items {
-		fill(reflect.ValueOf(&items[i]).Elem())
+		fill(b, reflect.ValueOf(&items[i]).Elem())
 	}
 	b.ReportAllocs()
 	for b.Loop() {
@@ -69,7 +69,8 @@ func BenchmarkChosenFields(b *testing.B) {
 }
 
 // fill gives everything that can be set a value.
-func fill(v reflect.Value) {
+func fill(t testing.TB, v reflect.Value) {
+	t.Helper()
 	switch v.Type() {
 	case reflect.TypeFor[time.Time]():
 		v.Set(reflect.ValueOf(time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)))
@@ -89,22 +90,22 @@ func fill(v reflect.Value) {
 		v.SetFloat(0.5)
 	case reflect.Pointer:
 		v.Set(reflect.New(v.Type().Elem()))
-		fill(v.Elem())
+		fill(t, v.Elem())
 	case reflect.Slice:
 		v.Set(reflect.MakeSlice(v.Type(), 1, 1))
-		fill(v.Index(0))
+		fill(t, v.Index(0))
 	case reflect.Map:
 		value := reflect.New(v.Type().Elem()).Elem()
-		fill(value)
+		fill(t, value)
 		v.Set(reflect.MakeMap(v.Type()))
 		v.SetMapIndex(reflect.ValueOf("k").Convert(v.Type().Key()), value)
 	case reflect.Struct:
 		for i := range v.NumField() {
 			if v.Field(i).CanSet() {
-				fill(v.Field(i))
+				fill(t, v.Field(i))
 			}
 		}
 	default:
-		panic("no value for a " + v.Kind().String())
+		t.Fatalf("there is no value for a %s", v.Kind())
 	}
 }
