@@ -172,10 +172,12 @@ func (s *Service) keep(ctx context.Context, w planner.World, v View, again seenA
 		return again(ctx, uid)
 	}
 	return s.Store.Update(ctx, func(tx *store.Tx) error {
-		if was, before, err = tx.Sights(uid); err != nil {
+		was, before, err := tx.Sights(uid)
+		if err != nil {
 			return err
 		}
-		if c, err = s.compare(w, v, unseen, was, before); err != nil {
+		c, err := s.compare(w, v, unseen, was, before) // again: another look may have been written meanwhile
+		if err != nil {
 			return err
 		}
 		for _, e := range c.events {

@@ -74,7 +74,10 @@ func (s *sightStore) ClaimSights(
 		"WHERE cluster_sights.looked_at < ? RETURNING cluster_uid"
 	args = append(args, micros(since))
 	var mine []string
-	err := s.retried(ctx, func() error { return s.write.WithContext(ctx).Raw(statement, args...).Scan(&mine).Error })
+	err := s.retried(ctx, func() error {
+		mine = nil
+		return s.write.WithContext(ctx).Raw(statement, args...).Scan(&mine).Error
+	})
 	out := make(map[string]bool, len(mine))
 	for _, uid := range mine {
 		out[uid] = true
