@@ -6,26 +6,26 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 )
 
-// ClusterAccess is how people get into a cluster.
-type ClusterAccess struct {
+// clusterAccess is how people get into a cluster.
+type clusterAccess struct {
 	TokenKeys string // digest of the token keys that all masters have; "-" if they may have different ones
 	Group     string // of kubeconfigs with a certificate; empty before there was one
 }
 
-// ClusterAccess returns what is known of the cluster with that uid, and nothing of one that is not known.
-func (s *documentStore) ClusterAccess(ctx context.Context, uid string) (ClusterAccess, error) {
-	var a ClusterAccess
+// clusterAccess returns what is known of the cluster with that uid, and nothing of one that is not known.
+func (s *documentStore) clusterAccess(ctx context.Context, uid string) (clusterAccess, error) {
+	var a clusterAccess
 	err := s.read.WithContext(ctx).Raw(
 		"SELECT token_keys, kubeconfig_group FROM cluster_access WHERE uid = ?", uid,
 	).Row().Scan(&a.TokenKeys, &a.Group)
 	if isNoRows(err) {
-		return ClusterAccess{}, nil
+		return clusterAccess{}, nil
 	}
 	return a, dbError("store.cluster_access", "access to cluster "+uid, err)
 }
 
-// TokenKeys returns which token keys the clusters have, by their names; nothing of those that have none. It is asked
-// every minute, of fleets of a thousand.
+// TokenKeys returns the digests of the token keys that the clusters have, by their names; "-" if masters may have
+// different ones, and nothing of clusters that have none. It is asked every minute, of fleets of a thousand.
 func (s *documentStore) TokenKeys(ctx context.Context) (map[string]string, error) {
 	var rows []struct{ Name, TokenKeys string }
 	err := s.read.WithContext(ctx).Raw(
@@ -66,7 +66,7 @@ func (s *documentStore) StartKubeconfigGroup(ctx context.Context, uid, group str
 		group); err != nil {
 		return "", err
 	}
-	a, err := s.ClusterAccess(ctx, uid)
+	a, err := s.clusterAccess(ctx, uid)
 	return a.Group, err
 }
 

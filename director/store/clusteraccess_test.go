@@ -12,9 +12,9 @@ import (
 func TestClusterAccess(t *testing.T) {
 	both(t, func(t *testing.T, open func() *Store) {
 		s := open()
-		see := func(want ClusterAccess) {
+		see := func(want clusterAccess) {
 			t.Helper()
-			got, err := s.ClusterAccess(t.Context(), "u1")
+			got, err := s.clusterAccess(t.Context(), "u1")
 			if diff := cmp.Diff(want, got); diff != "" || err != nil {
 				t.Errorf("%v (-want +got):\n%s", err, diff)
 			}
@@ -25,7 +25,7 @@ func TestClusterAccess(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		see(ClusterAccess{})
+		see(clusterAccess{})
 		group, err := s.StartKubeconfigGroup(t.Context(), "u1", "first")
 		must(err)
 		if group != "first" {
@@ -35,13 +35,13 @@ func TestClusterAccess(t *testing.T) {
 			t.Errorf("a second first group: %q %v", group, err)
 		}
 		must(s.StartTokenKeys(t.Context(), "u1"))
-		see(ClusterAccess{TokenKeys: "-", Group: "first"})
+		see(clusterAccess{TokenKeys: "-", Group: "first"})
 		must(s.SetTokenKeys(t.Context(), "u1", "digest"))
 		must(s.StartTokenKeys(t.Context(), "u1"))
 		must(s.SetKubeconfigGroup(t.Context(), "u1", "second"))
-		see(ClusterAccess{TokenKeys: "digest", Group: "second"})
+		see(clusterAccess{TokenKeys: "digest", Group: "second"})
 		must(s.Update(t.Context(), func(tx *Tx) error { return tx.ForgetCluster("u1", "demo") }))
-		see(ClusterAccess{})
+		see(clusterAccess{})
 	})
 }
 
