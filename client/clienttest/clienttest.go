@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -20,6 +19,7 @@ import (
 	"github.com/director-kaas/kaas/director/rootdisk"
 	"github.com/director-kaas/kaas/director/rootdisk/rootdisktest"
 	"github.com/director-kaas/kaas/director/simulate"
+	"github.com/director-kaas/kaas/test/loopback"
 	"github.com/director-kaas/kaas/test/program"
 )
 
@@ -73,14 +73,7 @@ func start(t *testing.T, root string, change func(*daemon.Config)) Director {
 		t.Fatal(err)
 	}
 	change(&cfg)
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	cfg.RegistryListen = l.Addr().String() // pushing needs to know the port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	cfg.RegistryListen = loopback.FreeFor(t).String() // pushing needs to know the port
 	ctx := context.WithoutCancel(t.Context())
 	d, err := daemon.Start(ctx, cfg, daemon.Build{Version: "v0.0.0-test"}, slog.New(slog.DiscardHandler), io.Discard)
 	if err != nil {

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -17,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/client"
 	"github.com/director-kaas/kaas/director/daemon"
 	"github.com/director-kaas/kaas/director/model"
+	"github.com/director-kaas/kaas/test/loopback"
 	"github.com/director-kaas/kaas/test/program"
 )
 
@@ -94,14 +94,11 @@ func newcomer(ctx context.Context, env *testscript.Env) (home string, err error)
 	home = filepath.Join(env.WorkDir, "home")
 	env.Setenv("HOME", home)
 	for _, name := range []string{"API", "REGISTRY"} {
-		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+		free, err := loopback.Free()
 		if err != nil {
 			return "", err
 		}
-		env.Setenv(name, l.Addr().String())
-		if err := l.Close(); err != nil {
-			return "", err
-		}
+		env.Setenv(name, free.String())
 	}
 	return home, nil
 }

@@ -12,7 +12,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/cookiejar"
 	"net/netip"
@@ -40,6 +39,7 @@ import (
 	"github.com/director-kaas/kaas/director/simulate/pretend"
 	"github.com/director-kaas/kaas/director/whole"
 	"github.com/director-kaas/kaas/director/wire"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // simulatedScripts is where the scripts are, with the documents that they share.
@@ -191,12 +191,9 @@ func simulatedConfig(state string) (daemon.Config, error) {
 	if err := os.WriteFile(cfg.AdminPasswordFile, []byte(password), 0o600); err != nil {
 		return cfg, err
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return cfg, err
-	}
-	cfg.RegistryListen = l.Addr().String() // pushing needs to know the port
-	return cfg, l.Close()
+	registry, err := loopback.Free()
+	cfg.RegistryListen = registry.String() // pushing needs to know the port
+	return cfg, err
 }
 
 func login(ctx context.Context, conf client.Config) (*client.Client, error) {

@@ -18,6 +18,7 @@ import (
 	"github.com/director-kaas/kaas/director/bucket"
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // startS3 starts a real S3 server with the bucket clusters, and returns how one gets into it.
@@ -29,16 +30,6 @@ func startS3(t *testing.T) bucket.Place {
 		Secret: s.Secret,
 		Dial:   confine.Networks{netip.MustParsePrefix("127.0.0.1/32")}.Dialer().DialContext,
 	}
-}
-
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // answering returns the target once its server answers.
@@ -111,7 +102,7 @@ func TestBucketSaysWhatIsWrong(t *testing.T) {
 		"wrong key":     {func(p *bucket.Place) { p.Key = "somebody" }, "does not work"},
 		"another CA":    {func(p *bucket.Place) { p.CA = another.Cert }, "certificate"},
 		"not allowed":   {func(p *bucket.Place) { p.Dial = confine.Private().Dialer().DialContext }, "not allowed"},
-		"nobody there":  {func(p *bucket.Place) { p.URL = "https://" + freeAddress(t) }, "does not work"},
+		"nobody there":  {func(p *bucket.Place) { p.URL = "https://" + loopback.FreeFor(t).String() }, "does not work"},
 		"no TLS behind": {func(p *bucket.Place) { p.URL = plainServer(t) }, "does not work"},
 	} {
 		p := place

@@ -8,7 +8,6 @@ import (
 	"errors"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -28,6 +27,7 @@ import (
 	"github.com/director-kaas/kaas/director/model"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 const password = "correct horse battery"
@@ -217,12 +217,7 @@ func TestWhatIsNoDirector(t *testing.T) {
 	if _, err := api.Version(t.Context()); director.KindOf(err) != director.KindUnavailable {
 		t.Errorf("%v", err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	closed := "https://" + l.Addr().String()
-	_ = l.Close()
+	closed := "https://" + loopback.FreeFor(t).String()
 	for _, server := range []string{closed} {
 		api, err := client.New(client.Config{Server: server, Fingerprint: pin})
 		if err != nil {

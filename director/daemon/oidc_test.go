@@ -4,7 +4,6 @@ import (
 	"crypto/tls"
 	"crypto/x509"
 	"io"
-	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -16,6 +15,7 @@ import (
 	"github.com/director-kaas/kaas/director/confine"
 	"github.com/director-kaas/kaas/director/oidc/oidctest"
 	"github.com/director-kaas/kaas/director/people"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // browser is a person's browser, which trusts the provider and the director.
@@ -63,12 +63,7 @@ func providerOf(t *testing.T) (*oidctest.Server, func() browser, func(status int
 ) {
 	t.Helper()
 	c := simulating(t, grantDocuments)
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.Listen = l.Addr().String() // the provider has to know it before
-	_ = l.Close()
+	c.Listen = loopback.FreeFor(t).String() // the provider has to know it before
 	c.PublicURL = "https://" + c.Listen
 	c.ProviderNetworks = confine.Networks{netip.MustParsePrefix("127.0.0.0/8")}
 	s := oidctest.Start(t, c.PublicURL+people.CallbackPath)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director/simulate"
 	"github.com/director-kaas/kaas/director/simulate/pretend"
 	"github.com/director-kaas/kaas/director/store/storetest"
+	"github.com/director-kaas/kaas/test/loopback"
 	"github.com/director-kaas/kaas/test/program"
 )
 
@@ -77,14 +77,7 @@ func simulating(t *testing.T, documents string) Config {
 		}
 	}
 	c.Simulation.Documents, c.AdminPasswordFile = []string{file}, password
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.RegistryListen = l.Addr().String() // pushing needs to know the port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	c.RegistryListen = loopback.FreeFor(t).String() // pushing needs to know the port
 	return c
 }
 

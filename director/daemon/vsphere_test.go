@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -33,6 +32,7 @@ import (
 	"github.com/director-kaas/kaas/director/steps"
 	"github.com/director-kaas/kaas/director/wire"
 	"github.com/director-kaas/kaas/plugins/vsphere/vspheretest"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // govc is VMware's own command line, which looks at what the director has made.
@@ -190,14 +190,7 @@ func startRealDaemon(t testing.TB, change func(*Config)) (*Daemon, *client.Clien
 	if err := os.WriteFile(c.AdminPasswordFile, []byte("correct horse battery"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c.RegistryListen = l.Addr().String() // pushing needs to know the port
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	c.RegistryListen = loopback.FreeFor(t).String() // pushing needs to know the port
 	d := &Daemon{cfg: c, log: slog.New(slog.NewTextHandler(t.Output(), nil)), nodes: nobody{}}
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(t.Context()), time.Minute)

@@ -3,12 +3,12 @@ package pki
 import (
 	"crypto/tls"
 	"crypto/x509"
-	"net"
 	"net/netip"
 	"testing"
 	"time"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // listen serves TLS on loopback with the pair until the test ends.
@@ -89,12 +89,7 @@ func TestServing(t *testing.T) {
 			}
 		})
 	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	nobody := l.Addr().String()
-	_ = l.Close()
+	nobody := loopback.FreeFor(t).String()
 	if _, err := Serving(t.Context(), nobody, ca.Cert, Pair{}); director.KindOf(err) != director.KindUnavailable {
 		t.Errorf("nobody listens: %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // Fleet is directors on one database, set up as docs/operate/high-availability.md says. The address that they have in
@@ -62,10 +64,11 @@ func NewFleet(bin, dir string, n int, database, databasePassword, plays string) 
 // commonAddress returns an address on 127.0.0.1 whose port is free there and for the n directors.
 func commonAddress(n int) (string, error) {
 	for {
-		addr, err := freePort()
+		free, err := loopback.Free()
 		if err != nil {
 			return "", err
 		}
+		addr := free.String()
 		var taken error
 		for i := range n {
 			l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", member(addr, i))

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/client"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 const password = "correct horse battery"
@@ -40,16 +40,16 @@ type Rig struct {
 // New writes the configuration; settings is YAML that is added to it.
 func New(bin, dir, settings string) (*Rig, error) {
 	r := &Rig{Bin: bin, Dir: dir}
-	api, err := freePort()
+	api, err := loopback.Free()
 	if err != nil {
 		return nil, err
 	}
-	registry, err := freePort()
+	registry, err := loopback.Free()
 	if err != nil {
 		return nil, err
 	}
-	r.Listen = api
-	return r, r.configure(registry, settings)
+	r.Listen = api.String()
+	return r, r.configure(registry.String(), settings)
 }
 
 // configure writes the configuration of a director that listens on r.Listen.
@@ -72,14 +72,6 @@ func (r *Rig) configure(registry, settings string) error {
 
 // PasswordFile returns where the password of admin is.
 func (r *Rig) PasswordFile() string { return filepath.Join(r.Dir, "password") }
-
-func freePort() (string, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return "", err
-	}
-	return l.Addr().String(), l.Close()
-}
 
 // State returns the director's state directory as the director sees it.
 func (r *Rig) State() string { return filepath.Join(r.Dir, "state") }

@@ -25,6 +25,8 @@ import (
 	"time"
 
 	"github.com/go-jose/go-jose/v4"
+
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 const (
@@ -171,14 +173,7 @@ func (s *Server) configure(t *testing.T, o Options) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	address := loopback.FreeFor(t).String()
 	s.URL, s.config = "https://"+address, filepath.Join(dir, "ca.json")
 	var provisioners []any
 	for _, p := range o.Provisioners {

@@ -6,7 +6,6 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"net"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -18,6 +17,7 @@ import (
 
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // EnvRequire makes tests fail, instead of being skipped, where the server cannot be built.
@@ -61,7 +61,7 @@ func Start(tb testing.TB) *Server {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	address := freeAddress(tb)
+	address := loopback.FreeFor(tb).String()
 	s := &Server{
 		URL: "https://" + address, Bucket: "clusters", Region: "us-east-1", CA: ca, Key: "director",
 		Secret: "a-key-of-the-test", Dir: filepath.Join(dir, "data/clusters"), binary: strings.TrimSpace(string(out)),
@@ -110,16 +110,6 @@ func certificate() (ca string, pair pki.Pair, err error) {
 		pair, err = pki.ServerCert(authority, nil, []netip.Addr{netip.MustParseAddr("127.0.0.1")}, time.Hour)
 	}
 	return authority.Cert, pair, err
-}
-
-func freeAddress(tb testing.TB) string {
-	tb.Helper()
-	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
 }
 
 // listens returns when a TLS server answers at the address.

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -33,6 +32,7 @@ import (
 	"github.com/director-kaas/kaas/director/consulsync"
 	"github.com/director-kaas/kaas/director/kube/kubetest"
 	"github.com/director-kaas/kaas/director/pki"
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 const (
@@ -95,9 +95,7 @@ func freePorts(t *testing.T, n int) []int {
 	t.Helper()
 	var ports []int
 	for range n {
-		ln := must[net.Listener](t)((&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0"))
-		defer ln.Close()
-		ports = append(ports, ln.Addr().(*net.TCPAddr).Port)
+		ports = append(ports, int(loopback.FreeFor(t).Port()))
 	}
 	return ports
 }
@@ -480,7 +478,7 @@ func newSyncer(t *testing.T, k *cluster, c *consul, uid, more string) *syncer {
 
 func (s *syncer) start(t *testing.T) *replica {
 	t.Helper()
-	listen := fmt.Sprintf("127.0.0.1:%d", freePorts(t, 1)[0])
+	listen := loopback.FreeFor(t).String()
 	text := fmt.Sprintf(
 		"owner: director-1\ncluster: %s\nlisten: %s\nkubeconfig: %s\nresync: 5s\nexport: {loadBalancer: true, "+
 			"annotated: true, ingress: true, names: [%s]}\nconsul: {%s, tokenFile: %s}\n%s",

@@ -23,6 +23,8 @@ import (
 	"time"
 
 	"github.com/go-ldap/ldap/v3"
+
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // What every server has.
@@ -90,11 +92,11 @@ const tries = 5 // another program may take a free port before slapd has it
 // serve starts slapd on free ports, and reports whether it serves them.
 func (s *Server) serve(tb testing.TB, conf, pid string) bool {
 	tb.Helper()
-	plain, secure := freePort(tb), freePort(tb)
-	s.URL, s.URLS = "ldap://localhost:"+plain, "ldaps://localhost:"+secure
+	plain, secure := loopback.FreeFor(tb), loopback.FreeFor(tb)
+	s.URL, s.URLS = fmt.Sprintf("ldap://localhost:%d", plain.Port()), fmt.Sprintf("ldaps://localhost:%d", secure.Port())
 	cmd := exec.CommandContext(
 		context.WithoutCancel(tb.Context()), "slapd", "-d", "0", "-f", conf, "-h",
-		"ldap://127.0.0.1:"+plain+"/ ldaps://127.0.0.1:"+secure+"/",
+		fmt.Sprintf("ldap://%s/ ldaps://%s/", plain, secure),
 	)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	cmd.Stderr = os.Stderr
@@ -113,7 +115,7 @@ func (s *Server) serve(tb testing.TB, conf, pid string) bool {
 		_, err := os.Stat(pid)
 		if err == nil {
 			var conn net.Conn
-			conn, err = (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", "127.0.0.1:"+secure)
+			conn, err = (&net.Dialer{Timeout: time.Second}).DialContext(tb.Context(), "tcp", secure.String())
 			if err == nil {
 				_ = conn.Close()
 				return true
@@ -220,16 +222,6 @@ func must(tb testing.TB, err error) {
 func write(tb testing.TB, dir, name, text string) {
 	tb.Helper()
 	must(tb, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
-}
-
-func freePort(tb testing.TB) string {
-	tb.Helper()
-	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	must(tb, err)
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(tb, err)
-	return port
 }
 
 // certificate writes a CA, and a certificate for localhost from it, and returns the CA's.

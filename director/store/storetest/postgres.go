@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"os"
 	"os/exec"
 	"os/user"
@@ -20,6 +19,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // Server is a running PostgreSQL. Its socket lets everybody in without a password; over TCP user "director" has
@@ -163,9 +164,11 @@ func (s *Server) start() error {
 	if err != nil {
 		return fmt.Errorf("initdb: %w\n%s", err, out)
 	}
-	if s.Port, err = freePort(); err != nil {
+	free, err := loopback.Free()
+	if err != nil {
 		return err
 	}
+	s.Port = int(free.Port())
 	return s.serve()
 }
 
@@ -244,13 +247,4 @@ func (s *Server) run(program string, args ...string) (string, error) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: s.cred}
 	out, err := cmd.CombinedOutput()
 	return string(out), err
-}
-
-func freePort() (int, error) {
-	l, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port, nil
 }

@@ -15,10 +15,13 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/director-kaas/kaas/test/loopback"
 )
 
 // Peer is the name that a client's certificate must have where the server wants one.
@@ -76,9 +79,10 @@ func Start(tb testing.TB, who string) *Server {
 		}
 		tb.Skip(missing)
 	}
-	dir, port := tb.TempDir(), freePort(tb)
+	free := loopback.FreeFor(tb)
+	dir, port := tb.TempDir(), strconv.Itoa(int(free.Port()))
 	s := &Server{
-		Address: net.JoinHostPort("localhost", port), IP: net.JoinHostPort("127.0.0.1", port), CA: NewCA(tb),
+		Address: net.JoinHostPort("localhost", port), IP: free.String(), CA: NewCA(tb),
 		conf: filepath.Join(dir, "rsyslog.conf"), file: filepath.Join(dir, "director.log"),
 	}
 	cert, key := s.CA.Issue(tb, "localhost", x509.ExtKeyUsageServerAuth)
@@ -193,14 +197,4 @@ func must(tb testing.TB, err error) {
 	if err != nil {
 		tb.Fatal(err)
 	}
-}
-
-func freePort(tb testing.TB) string {
-	tb.Helper()
-	l, err := (&net.ListenConfig{}).Listen(tb.Context(), "tcp", "127.0.0.1:0")
-	must(tb, err)
-	defer func() { _ = l.Close() }()
-	_, port, err := net.SplitHostPort(l.Addr().String())
-	must(tb, err)
-	return port
 }

@@ -1,5 +1,6 @@
 // A rehearsing director for the tests of one file: the real program, with simulated hypervisors and playbooks.
 import { execFileSync, spawn, type ChildProcess } from 'node:child_process'
+import { randomInt } from 'node:crypto'
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync, writeFileSync } from 'node:fs'
 import { createServer } from 'node:net'
 import { tmpdir } from 'node:os'
@@ -10,17 +11,18 @@ const nastyBytes = `\\e[31mred\\e[0m \\u202Egnp.exe <img src=x onerror=alert(1)>
 
 const root = join(import.meta.dirname, '../../..')
 
-function freePort(): Promise<number> {
-  return new Promise((resolve, reject) => {
-    const server = createServer()
-    server.on('error', reject)
-    server.listen(0, '127.0.0.1', () => {
-      const address = server.address()
-      server.close(() =>
-        address && typeof address === 'object' ? resolve(address.port) : reject(new Error('no port')),
-      )
+// freePort draws below the ports that Linux takes for a connection or for port 0. So what else runs on the machine does
+// not get it by chance before the director has it.
+async function freePort(): Promise<number> {
+  for (;;) {
+    const port = randomInt(10000, 32768)
+    const free = await new Promise<boolean>((resolve) => {
+      const server = createServer()
+      server.on('error', () => resolve(false))
+      server.listen(port, '127.0.0.1', () => server.close(() => resolve(true)))
     })
-  })
+    if (free) return port
+  }
 }
 
 export class Director {
