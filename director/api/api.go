@@ -353,6 +353,9 @@ func operation[I, O any](
 	if op.Method == http.MethodGet {
 		op.Middlewares = append(op.Middlewares, tagged)
 	}
+	if _, ok := any(new(I)).(interface{ isList() }); ok {
+		op.Middlewares = append(op.Middlewares, first)
+	}
 	if f, ok := op.Metadata[metaAgain].(again); ok {
 		op.Middlewares = append(op.Middlewares, s.once(f))
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/danielgtaylor/huma/v2"
 
 	"github.com/director-kaas/kaas/director"
+	"github.com/director-kaas/kaas/director/cores"
 	"github.com/director-kaas/kaas/director/plan"
 	"github.com/director-kaas/kaas/director/wire"
 )
@@ -25,6 +26,13 @@ type ListInput struct {
 	Sort     string   `query:"sort" maxLength:"32" doc:"Field to sort by; with a minus before it, the greatest first."`
 	Fields   []string `query:"fields" maxItems:"50" doc:"Only these fields of each item, separated by commas."`
 }
+
+func (ListInput) isList() {}
+
+// first puts a list together before the director's other work. Steps of many plans take all cores for minutes, and
+// people look at lists meanwhile. tagged comes before it: a caller who reads slowly does not hold a place among the
+// first. So does authenticate: strangers are not first.
+func first(ctx huma.Context, next func(huma.Context)) { cores.First(func() { next(ctx) }) }
 
 // cursor is the content of continue. Callers are told that it is opaque.
 type cursor struct {
