@@ -9,7 +9,8 @@ import (
 // nine times as much of a core as one of the others (sched_prio_to_weight in kernel/sched/core.c).
 const lead = 10
 
-// places bounds how many threads are before the others, so that half of the cores are always left to these.
+// places bounds how many threads are before the others: half of the cores, or the only one. The others keep the other
+// half, or a tenth of the only core.
 var places = make(chan struct{}, max(1, count/2))
 
 // First runs f and returns when it has ended. The kernel runs it before the other work of the process if not too many
