@@ -3,7 +3,7 @@
 # testdata/fuzz of its package: commit it with the mend.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export GOFLAGS=-tags=libvirt_dlopen
+export GOFLAGS="-tags=libvirt_dlopen -ldflags=-s"
 duration=${1:-20s} count=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT

@@ -6,7 +6,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-export GOFLAGS=-tags=libvirt_dlopen
+export GOFLAGS="-tags=libvirt_dlopen -ldflags=-s"
 export KILLS=${KILLS:-200} KAAS_KILL_BIN=$root/bin
 detector=
 reports=$root/bin/race/report
