@@ -14,5 +14,6 @@ export default defineConfig({
     // npx vite, beside a rehearsing director: changes of the source show at once.
     proxy: { '/api': { target: 'https://127.0.0.1:8443', secure: false } },
   },
-  test: { environment: 'jsdom', include: ['src/**/*.test.{ts,tsx}'], testTimeout: 60_000 },
+  // A file that needs a page says so in its first line: making one takes longer than most tests.
+  test: { include: ['src/**/*.test.{ts,tsx}'], testTimeout: 60_000 },
 })

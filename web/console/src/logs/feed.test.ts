@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from 'vitest'
 import type { Schemas } from '../api/client'
 import { extended, holds, windowOf, windowSize } from './feed'

@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from 'vitest'
 import { commandOf, quorumOf, requestOf, type Node, type Work } from './nodes'
 

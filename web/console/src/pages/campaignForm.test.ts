@@ -1,3 +1,4 @@
+// @vitest-environment jsdom
 import { expect, test } from 'vitest'
 import { campaignOf, commandOf, pathFor, patchProblem, type Written } from './campaignForm'
 
