@@ -182,6 +182,9 @@ func fifo(t *testing.T) string {
 	return path
 }
 
+// patience, in milliseconds, is long: a play is nicer than all else, and gets a small part of a busy machine.
+const patience = 60_000
+
 // ended waits until the process is gone, without asking it again and again.
 func ended(t *testing.T, pid int) {
 	t.Helper()
@@ -193,9 +196,9 @@ func ended(t *testing.T, pid int) {
 		t.Fatal(err)
 	}
 	defer unix.Close(fd)
-	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+	n, err := unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience)
 	for errors.Is(err, unix.EINTR) {
-		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, 10_000)
+		n, err = unix.Poll([]unix.PollFd{{Fd: int32(fd), Events: unix.POLLIN}}, patience)
 	}
 	if err != nil || n == 0 {
 		t.Errorf("process %d still runs (%v)", pid, err)
