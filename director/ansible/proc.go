@@ -51,10 +51,14 @@ func bootID() string {
 type stat struct {
 	state byte
 	group int
+	flags uint64
 	start uint64
 }
 
 func (s stat) ended() bool { return s.state == 'Z' || s.state == 'X' }
+
+// kernel reports whether it is a thread of the kernel: PF_KTHREAD of include/linux/sched.h.
+func (s stat) kernel() bool { return s.flags&0x00200000 != 0 }
 
 // statSize is more than the kernel writes: a command of 64 bytes at most, and 51 numbers.
 const statSize = 2048
@@ -81,6 +85,9 @@ func readStat(pid int) (stat, error) {
 	if s.group, err = strconv.Atoi(fields[2]); err != nil {
 		return stat{}, err
 	}
+	if s.flags, err = strconv.ParseUint(fields[6], 10, 64); err != nil {
+		return stat{}, err
+	}
 	s.start, err = strconv.ParseUint(fields[19], 10, 64)
 	return s, err
 }
@@ -93,28 +100,33 @@ type belonging struct {
 }
 
 // matches tells whether the process is one of the run's. Its answer counts only as long as the process is the same one:
-// the caller holds it by a process file descriptor. What started before since is none of the run's.
-func (b belonging) matches(pid int, leads bool, since uint64) bool {
+// the caller holds it by a process file descriptor. What started before since is none of the run's. early says that the
+// process is in an exec, and has no environment yet by which it would be known.
+func (b belonging) matches(pid int, leads bool, since uint64) (is, early bool) {
 	s, err := readStat(pid)
 	if err != nil || s.ended() || s.start < since {
-		return false
+		return false, false
 	}
 	if leads && s.group == b.leader.PID {
-		return true
+		return true, false
 	}
-	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid)); err == nil && b.marker != "" {
+	env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", pid))
+	if err == nil && b.marker != "" {
 		for e := range bytes.SplitSeq(env, []byte{0}) {
 			if string(e) == b.marker {
-				return true
+				return true, false
 			}
 		}
 	}
-	if b.control == "" {
-		return false
+	early = err == nil && len(env) == 0 && !s.kernel()
+	if b.control == "" && !early {
+		return false, false
 	}
-	// A master connection has overwritten its environment with its title.
+	// A master connection has overwritten its environment with its title. In an exec, a process gets environment and
+	// title together: get_mm_cmdline in fs/proc/base.c looks at env_end for both.
 	title, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && bytes.HasPrefix(title, []byte("ssh: "+b.control+"/"))
+	is = err == nil && b.control != "" && bytes.HasPrefix(title, []byte("ssh: "+b.control+"/"))
+	return is, early && err == nil && len(title) == 0
 }
 
 // leads reports whether the leader's id still identifies our group: it does while that process exists, also when it has
@@ -135,30 +147,35 @@ func (b belonging) since() uint64 {
 	return b.leader.Start
 }
 
-// find returns the processes that belong, each held so that a signal cannot reach another one that took its id.
-func (b belonging) find() []*os.Process {
+// find returns the processes that belong, each held so that a signal cannot reach another one that took its id, and
+// whether it is too early to know that of some process.
+func (b belonging) find() (found []*os.Process, early bool) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
-		return nil
+		return nil, false
 	}
 	leads, since := b.leads(), b.since()
-	var found []*os.Process
 	for _, e := range entries {
 		pid, err := strconv.Atoi(e.Name())
-		if err != nil || pid == os.Getpid() || !b.matches(pid, leads, since) {
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		is, soon := b.matches(pid, leads, since)
+		early = early || soon
+		if !is {
 			continue
 		}
 		p, err := os.FindProcess(pid)
 		if err != nil {
 			continue
 		}
-		if b.matches(pid, leads, since) { // again, now that it is held
+		if is, _ := b.matches(pid, leads, since); is { // again, now that it is held
 			found = append(found, p)
 		} else {
 			_ = p.Release()
 		}
 	}
-	return found
+	return found, early
 }
 
 var errSurvived = errors.New("some processes do not end")
@@ -172,13 +189,13 @@ func (b belonging) end(ctx context.Context, grace time.Duration) (int, error) {
 	seen := map[int]bool{}
 	began, signal := time.Now(), syscall.SIGTERM
 	for quiet := 0; ; {
-		procs := b.find()
-		if len(procs) > 0 {
+		procs, early := b.find()
+		waited := time.Since(began)
+		if len(procs) > 0 || early && waited <= grace+force {
 			quiet = 0
 		} else if quiet++; quiet > 2 || len(seen) == 0 {
-			return len(seen), nil // one look misses a process in an exec: its environment reads as empty
+			return len(seen), nil // one look misses what is forked during it
 		}
-		waited := time.Since(began)
 		if waited >= grace {
 			signal = syscall.SIGKILL
 		}
@@ -189,7 +206,7 @@ func (b belonging) end(ctx context.Context, grace time.Duration) (int, error) {
 			seen[p.Pid] = true
 			_ = p.Release()
 		}
-		if waited > grace+force {
+		if waited > grace+force && len(procs) > 0 {
 			return len(seen), errSurvived
 		}
 		select {

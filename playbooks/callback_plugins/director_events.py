@@ -63,16 +63,34 @@ def _short(value, limit=NAME):
     return text if len(text) <= limit else text[:limit - 3] + '...'
 
 
+PF_KTHREAD = 0x00200000  # include/linux/sched.h
+
+
+def _read(pid, name):
+    with open('/proc/%s/%s' % (pid, name), 'rb') as file:
+        return file.read()
+
+
+def _in_exec(pid):
+    """Whether the process has no environment yet, which it gets late in an exec; until then it has no arguments."""
+    if _read(pid, 'cmdline'):
+        return False
+    fields = _read(pid, 'stat').rpartition(b')')[2].split()
+    return fields[0] not in (b'Z', b'X') and not int(fields[6]) & PF_KTHREAD
+
+
 def _kill_marked(mark):
-    """Kills every other process whose environment has the mark. Returns whether there was one."""
+    """Kills every other process whose environment has the mark. Returns whether there may be another one."""
     found = False
     for name in os.listdir('/proc'):
         if name.isdigit() and int(name) != os.getpid():
             try:
-                with open('/proc/%s/environ' % name, 'rb') as file:
-                    if mark in file.read().split(b'\0'):
-                        os.kill(int(name), signal.SIGKILL)
-                        found = True
+                environment = _read(name, 'environ')
+                if mark in environment.split(b'\0'):
+                    os.kill(int(name), signal.SIGKILL)
+                    found = True
+                elif not environment and _in_exec(name):
+                    found = True  # the next look knows
             except OSError:
                 pass  # it has ended
     return found
@@ -112,8 +130,7 @@ class CallbackModule(CallbackBase):
         except OSError:
             pass  # nobody reads
         mark = ('KAAS_RUN=%s' % os.environ.get('KAAS_RUN', '')).encode()
-        # One look misses what is forked during it, and what is in the middle of an exec:
-        # its environment reads as empty.
+        # One look misses what is forked during it.
         quiet, looks = 0, 0
         while quiet < 3 and looks < 100:
             quiet = 0 if _kill_marked(mark) else quiet + 1
