@@ -13,6 +13,8 @@ import (
 	"github.com/apenella/go-ansible/v2/pkg/execute/exec"
 	"github.com/apenella/go-ansible/v2/pkg/execute/result"
 	"golang.org/x/sys/unix"
+
+	"github.com/director-kaas/kaas/director/cores"
 )
 
 // process is the ansible-playbook process as go-ansible sees it. go-ansible v2.4.0 overwrites the environment, the
@@ -68,10 +70,10 @@ func (p *process) Start() error {
 		close(p.done)
 		return err
 	}
-	own, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // the kernel answers 20 less the niceness
+	own, err := cores.Niceness()
 	if err == nil {
 		// a play that is not nice is still a play
-		_ = syscall.Setpriority(syscall.PRIO_PGRP, p.Process.Pid, min(20-own+nicer, 19))
+		_ = syscall.Setpriority(syscall.PRIO_PGRP, p.Process.Pid, min(own+nicer, 19))
 	}
 	if p.leader, err = identify(p.Process.Pid); err == nil {
 		err = p.started(p.Process.Pid)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"strings"
 	"sync/atomic"
-	"syscall"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -17,6 +16,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/api"
 	"github.com/director-kaas/kaas/director/clusters"
+	"github.com/director-kaas/kaas/director/cores"
 	"github.com/director-kaas/kaas/director/wire"
 )
 
@@ -166,8 +166,8 @@ func (w *watched) ClusterView(ctx context.Context, name string) (clusters.View, 
 }
 
 func niceness() int64 {
-	p, _ := syscall.Getpriority(syscall.PRIO_PROCESS, 0) // it fails for threads of others alone
-	return int64(20 - p)
+	n, _ := cores.Niceness() // it fails for threads of others alone
+	return int64(n)
 }
 
 // A list goes before other work where the process may do that, which root may. Other tests list at the same time, and

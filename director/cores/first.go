@@ -26,7 +26,7 @@ func First(f func()) {
 		return
 	}
 	runtime.LockOSThread()
-	usual, err := niceness()
+	usual, err := Niceness()
 	if err == nil {
 		err = beNice(usual - lead)
 	}
@@ -43,8 +43,9 @@ func First(f func()) {
 	f()
 }
 
-// niceness is that of the thread: on Linux, each has its own (setpriority(2), "C library/kernel differences").
-func niceness() (int, error) {
+// Niceness returns that of the calling thread: on Linux, each has its own (setpriority(2), "C library/kernel
+// differences").
+func Niceness() (int, error) {
 	p, err := syscall.Getpriority(syscall.PRIO_PROCESS, 0)
 	return 20 - p, err // the kernel answers 20 less the niceness
 }
