@@ -4,8 +4,9 @@ SHELL := /bin/bash
 .DELETE_ON_ERROR:
 .DEFAULT_GOAL := help
 
-# libvirt is opened at run time, so that nothing of it is needed to build.
-export GOFLAGS := -tags=libvirt_dlopen $(if $(MODFLAG),$(MODFLAG))
+# libvirt is opened at run time, so that nothing of it is needed to build. Without the paths of the source, a clone in
+# another directory takes what is compiled from Go's cache.
+export GOFLAGS := -tags=libvirt_dlopen -trimpath $(if $(MODFLAG),$(MODFLAG))
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/director
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)

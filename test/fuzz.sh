@@ -3,7 +3,7 @@
 # testdata/fuzz of its package: commit it with the mend.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-export GOFLAGS="-tags=libvirt_dlopen -ldflags=-s"
+source test/go.sh
 duration=${1:-20s} count=0
 log=$(mktemp)
 trap 'rm -f "$log"' EXIT
@@ -14,7 +14,8 @@ trap 'rm -f "$log"' EXIT
 # time.
 fuzz() { # package target
     local rc=0
-    go test -run '^$' -fuzz "^$2\$" -fuzztime "$duration" -fuzzminimizetime 1s "./$1" 2>&1 | tee "$log" || rc=$?
+    go test -vet=off -run '^$' -fuzz "^$2\$" -fuzztime "$duration" -fuzzminimizetime 1s "./$1" 2>&1 |
+        tee "$log" || rc=$?
     ((rc != 0)) || return 0
     if grep -q 'Failing input written' "$log" ||
         [[ $(grep -A 2 -e '^--- FAIL' "$log" | tail -n +2 | tr -s ' \n' ' ') != \

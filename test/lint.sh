@@ -3,7 +3,7 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/director
-export GOFLAGS=-tags=libvirt_dlopen
+source test/go.sh
 
 test/lab/need.sh ansible-lint yamllint shellcheck ansible
 

@@ -14,8 +14,7 @@
 # shellcheck disable=SC2317 # stage calls functions by name
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-# Linking the tests of a hundred packages is a large part of the work, and a third of that are symbols for debuggers.
-export GOFLAGS="-tags=libvirt_dlopen -ldflags=-s"
+source test/go.sh
 lab=$PWD/test/lab/lab
 logs=$PWD/bin/test-logs
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/director
@@ -103,14 +102,16 @@ unit() {
     test/s3/build.sh
     test/consul/build.sh
     test/stepca/build.sh
-    # The linter has vetted the same code.
-    TMPDIR=$fast KAAS_REQUIRE_REAL=1 go test -vet=off -timeout 20m ./client/... ./cmd/... ./director/... ./images/... \
-        ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e ./test/lab/...
+    # The linter has vetted the same code. No answer is taken from Go's cache: it does not know the playbooks, scripts
+    # and programs that tests start.
+    TMPDIR=$fast KAAS_REQUIRE_REAL=1 go test -count=1 -vet=off -timeout 20m ./client/... ./cmd/... ./director/... \
+        ./images/... ./inventory-templates/... ./playbooks/... ./plugins/... ./test/docs ./test/house ./test/e2e \
+        ./test/lab/... ./test/loopback ./test/tree
 }
 
 # Journals that are cut behind every event run the same code again and again: without the detector they have had their
 # run. make test/race runs the whole daemon under it.
-race=(env TMPDIR="$fast" go test -race -vet=off -timeout 20m -skip TestEveryCut ./director/engine
+race=(env TMPDIR="$fast" go test -count=1 -race -vet=off -timeout 20m -skip TestEveryCut ./director/engine
     './director/hypervisor/...' ./director/store ./director/client ./director/schedule)
 
 libvirt_in_lab() { # set -e does not hold in here: what calls this looks at its answer
@@ -217,7 +218,7 @@ on_guests() {
     image=$(images/node/build.sh --release "$bundle" | tail -n 1)
     unless_passed "$(inputs "node $image" images/node test/lab)" 'node image on a VM' images/node/test.sh "$image"
     unless_passed "$(inputs loader images/director)" 'loader of the appliance on a VM' images/director/loader.sh
-    go test -c -trimpath -vet=off -o bin/libvirt.test ./plugins/libvirt
+    go test -c -vet=off -o bin/libvirt.test ./plugins/libvirt
     unless_passed "$(inputs "libvirt $(sha256sum <bin/libvirt.test)" test/lab)" \
         'libvirt back end on a real host' with_lab libvirt_in_lab
     if [[ $guests == vm || $("$lab" kvm) == kvm ]]; then

@@ -101,7 +101,8 @@ fi
 KAAS_E2E_GUESTS=$(<"$LAB_DIR/accel")
 export KAAS_E2E_GUESTS
 cd "$root"
-GOFLAGS="-tags=libvirt_dlopen -ldflags=-s" go test -c -vet=off -o bin/e2e.test ./test/e2e
+source test/go.sh
+go test -c -vet=off -o bin/e2e.test ./test/e2e
 cd "$root/test/e2e"
 rc=0
 log=$(mktemp)

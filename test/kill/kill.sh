@@ -6,7 +6,7 @@
 set -euo pipefail
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 cd "$root"
-export GOFLAGS="-tags=libvirt_dlopen -ldflags=-s"
+source test/go.sh
 export KILLS=${KILLS:-200} KAAS_KILL_BIN=$root/bin
 detector=
 reports=$root/bin/race/report
@@ -21,7 +21,7 @@ go build $detector -o "$KAAS_KILL_BIN/director" ./cmd/director
 for program in directorctl pretend-ansible; do
     go build -o "$KAAS_KILL_BIN/$program" "./cmd/$program"
 done
-go test -c -o bin/kill.test ./test/kill
+go test -c -vet=off -o bin/kill.test ./test/kill
 rc=0
 (cd test/kill && "$root/bin/kill.test" -test.v -test.timeout 60m "$@") || rc=$?
 if compgen -G "$reports.*" >/dev/null; then

@@ -18,7 +18,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -27,6 +26,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"github.com/director-kaas/kaas/test/loopback"
+	"github.com/director-kaas/kaas/test/tree"
 )
 
 const (
@@ -98,9 +98,7 @@ func (o *output) String() string {
 // Start starts a server, and ends it with the test. The first one builds the binary, which takes minutes.
 func Start(t *testing.T, o Options) *Server {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	build := filepath.Join(filepath.Dir(here), "../../../test/stepca/build.sh")
-	out, err := exec.CommandContext(t.Context(), build).Output()
+	out, err := exec.CommandContext(t.Context(), tree.Path(t, "test/stepca/build.sh")).Output()
 	if err != nil {
 		t.Fatalf("step-ca cannot be built: %v", err)
 	}

@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/director-kaas/kaas/director"
 	"github.com/director-kaas/kaas/director/pki"
 	"github.com/director-kaas/kaas/test/loopback"
+	"github.com/director-kaas/kaas/test/tree"
 )
 
 // EnvRequire makes tests fail, instead of being skipped, where the server cannot be built.
@@ -40,9 +40,7 @@ type Server struct {
 // Start starts the server until the test ends, and returns when it listens.
 func Start(tb testing.TB) *Server {
 	tb.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	build := filepath.Join(filepath.Dir(here), "../../../test/s3/build.sh")
-	out, err := exec.CommandContext(tb.Context(), build).Output()
+	out, err := exec.CommandContext(tb.Context(), tree.Path(tb, "test/s3/build.sh")).Output()
 	if err != nil {
 		if os.Getenv(EnvRequire) == "" {
 			tb.Skipf("the S3 server cannot be built: %v", err)

@@ -20,7 +20,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -31,6 +30,8 @@ import (
 
 	"github.com/google/uuid"
 	"github.com/hashicorp/consul/api"
+
+	"github.com/director-kaas/kaas/test/tree"
 )
 
 const (
@@ -99,9 +100,7 @@ func together(t testing.TB, address string, count int) []place {
 
 func start(t testing.TB, places []place) []*Server {
 	t.Helper()
-	_, here, _, _ := runtime.Caller(0)
-	build := filepath.Join(filepath.Dir(here), "../../../test/consul/build.sh")
-	out, err := exec.CommandContext(t.Context(), build, "--cached").Output()
+	out, err := exec.CommandContext(t.Context(), tree.Path(t, "test/consul/build.sh"), "--cached").Output()
 	if err != nil {
 		if os.Getenv("KAAS_REQUIRE_REAL") == "" {
 			t.Skip("Consul is not built: test/consul/build.sh")

@@ -15,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/director-kaas/kaas/director/hypervisor"
+	"github.com/director-kaas/kaas/test/tree"
 )
 
 // columns are those of docs/reference/backends.md. Each is a file of the directory columns, which the run of a back
@@ -25,6 +26,9 @@ var columns = []struct{ file, title string }{
 	{"libvirt-test", "libvirt, its test driver"},
 	{"libvirt", "libvirt and QEMU"},
 }
+
+// columnsDir is where they are in the tree.
+const columnsDir = "director/hypervisor/hypervisortest/columns"
 
 // capabilities are the optional interfaces by name.
 var capabilities = []struct {
@@ -111,7 +115,7 @@ func ExerciseColumn(t *testing.T, column string, update bool, open func(t *testi
 // compare holds what was shown to the column's file, or writes it.
 func (o *outcomes) compare(t *testing.T, column string, update bool) {
 	t.Helper()
-	dir := columnsDir(t)
+	dir := tree.Path(t, columnsDir)
 	if update && len(o.lines) == len(suite)+len(capabilities) {
 		if err := o.write(dir, column); err != nil {
 			t.Fatal(err)
@@ -182,22 +186,6 @@ func readColumn(dir, column string) (map[string]string, error) {
 		lines[about] = outcome
 	}
 	return lines, nil
-}
-
-// columnsDir is the directory of columns, wherever in the tree the test runs.
-func columnsDir(t *testing.T) string {
-	t.Helper()
-	at, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for ; at != filepath.Dir(at); at = filepath.Dir(at) {
-		if _, err := os.Stat(filepath.Join(at, "go.mod")); err == nil {
-			return filepath.Join(at, "director", "hypervisor", "hypervisortest", "columns")
-		}
-	}
-	t.Fatal("the tree is not here; run the test in the directory of its package")
-	return ""
 }
 
 func pagePath(dir string) string {

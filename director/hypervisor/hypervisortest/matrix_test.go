@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/director-kaas/kaas/test/tree"
 )
 
 var update = flag.Bool("update", false, "write docs/reference/backends.md")
@@ -15,7 +17,7 @@ var update = flag.Bool("update", false, "write docs/reference/backends.md")
 // The page says what the columns say. The columns are held to their runs by ExerciseColumn.
 func TestBackendsPage(t *testing.T) {
 	t.Parallel()
-	dir := columnsDir(t)
+	dir := tree.Path(t, columnsDir)
 	want, err := render(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -35,7 +37,7 @@ func TestBackendsPage(t *testing.T) {
 // A column has no line of a case that is not there any more, and those that every test run writes have all.
 func TestColumns(t *testing.T) {
 	t.Parallel()
-	dir, known := columnsDir(t), map[string]bool{}
+	dir, known := tree.Path(t, columnsDir), map[string]bool{}
 	for _, about := range rows() {
 		known[about] = true
 	}
