@@ -32,7 +32,7 @@ console: ## Build the web console that the director serves at /, or take it from
 .PHONY: bin/director bin/directorctl bin/pretend-ansible
 bin/director: manual console
 bin/director bin/directorctl bin/pretend-ansible: bin/%:
-	go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
+	images/compile.sh go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
 .PHONY: collection
 collection: ## Build the Ansible collection kaas.director as an archive that ansible-galaxy installs

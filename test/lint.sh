@@ -14,7 +14,7 @@ golangci() {
     if [[ ! -x $bin ]]; then
         echo "Building golangci-lint (once) ..." >&2
         mkdir -p "$cache/tools"
-        GOFLAGS='' go build -C test/tools -trimpath -ldflags '-s -w' -o "$bin.$$" \
+        GOFLAGS='' images/compile.sh go build -C test/tools -trimpath -ldflags '-s -w' -o "$bin.$$" \
             github.com/golangci/golangci-lint/v2/cmd/golangci-lint
         mv "$bin.$$" "$bin"
     fi

@@ -50,13 +50,15 @@ programs() {
     commit=$(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
     (cd "$source" && web/manual/build.sh && web/console/build.sh) >&2
     for program in director directorctl; do
-        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen "$go" build -trimpath -buildvcs=false -ldflags \
+        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen images/compile.sh "$go" build -trimpath -buildvcs=false -ldflags \
             "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
     done
     kubernetes=$(tool k8s.io/component-base)
-    (cd "$here/tools" && CGO_ENABLED=0 "$go" build -trimpath -buildvcs=false -ldflags \
-        "-s -w -buildid= -X k8s.io/component-base/version.gitVersion=$kubernetes -X k8s.io/component-base/version.gitCommit= \
-        -X helm.sh/helm/v4/internal/version.version=$(tool helm.sh/helm/v4)" -o "$1/" ./kubectl helm.sh/helm/v4/cmd/helm)
+    (cd "$here/tools" && CGO_ENABLED=0 ../../compile.sh "$go" build -trimpath -buildvcs=false -ldflags \
+        "-s -w -buildid= -X k8s.io/component-base/version.gitVersion=$kubernetes \
+        -X k8s.io/component-base/version.gitCommit=
+        -X helm.sh/helm/v4/internal/version.version=$(tool helm.sh/helm/v4)" \
+        -o "$1/" ./kubectl helm.sh/helm/v4/cmd/helm)
     for program in director directorctl kubectl helm; do
         "$go" version -m "$1/$program"
     done | sed "s,$1/,," >"$1/modules"

@@ -12,8 +12,9 @@ usage() {
     cat <<'TEXT'
 usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --cached | --list | --help]
 
-Builds the release bundle of a Kubernetes minor version, or takes it from the cache, and prints its directory as the last line
-of stdout. Everything else goes to stderr. Safe to run twice at once; a build that was interrupted goes on with the parts it has.
+Builds the release bundle of a Kubernetes minor version, or takes it from the cache, and prints its directory as the
+last line of stdout. Everything else goes to stderr. Safe to run twice at once; a build that was interrupted goes on
+with the parts it has.
 
   --kubernetes MINOR  1.37 (default) or another one that has a file in releases/
   --part NAME         build only this part and print its directory (kubernetes, containerd, calico ...); may be repeated
@@ -22,8 +23,8 @@ of stdout. Everything else goes to stderr. Safe to run twice at once; a build th
   --list              print the versions of all releases
   --help              this text
 
-The bundle is signed by images/sign.sh with the key in KAAS_SIGN_KEY, or else with a development key of this machine; the public key
-lies beside the directory, with the suffix .pub.
+The bundle is signed by images/sign.sh with the key in KAAS_SIGN_KEY, or else with a development key of this machine;
+the public key lies beside the directory, with the suffix .pub.
 
 The cache is ${XDG_CACHE_HOME:-$HOME/.cache}/director/release; removing it is always safe.
 TEXT
@@ -56,13 +57,15 @@ required() {
 # load MINOR: reads releases/MINOR.conf and the versions that follow from it.
 load() {
     local conf=$here/releases/$1.conf
-    [[ -f $conf ]] || fail "no release for Kubernetes '$1'; there is: $(cd "$here/releases" && echo *.conf | sed 's/\.conf//g')"
+    [[ -f $conf ]] ||
+        fail "no release for Kubernetes '$1'; there is: $(cd "$here/releases" && echo *.conf | sed 's/\.conf//g')"
     # shellcheck source-path=SCRIPTDIR source=releases/1.37.conf
     . "$conf"
     kubernetes=$(required "$KUBERNETES_MODULE" k8s.io/kubernetes)
     etcd=$(required "$ETCD_MODULE" go.etcd.io/etcd/server/v3)
     [[ $(required "$ETCDUTL_MODULE" go.etcd.io/etcd/etcdutl/v3) == "$etcd" ]] ||
-        fail "modules/$ETCDUTL_MODULE/go.mod names another version than etcd's $etcd; etcdutl has to be of the cluster's etcd"
+        fail "modules/$ETCDUTL_MODULE/go.mod names another version than etcd's $etcd;" \
+            "etcdutl has to be of the cluster's etcd"
     coredns=$(required "$COREDNS_MODULE" github.com/coredns/coredns)
     containerd=$(required containerd github.com/containerd/containerd/v2)
     cni_plugins=$(required cni-plugins github.com/containernetworking/plugins)
@@ -73,8 +76,10 @@ if [[ $mode == list ]]; then
     for conf in "$here"/releases/*.conf; do
         name=$(basename "$conf" .conf)
         load "$name"
-        printf '%s: kubernetes %s, etcd %s, coredns %s, pause %s, containerd %s, cni-plugins %s, crictl %s, calico %s\n' "$name" \
-            "$kubernetes" "$etcd" "$coredns" "$PAUSE_VERSION" "$containerd" "$cni_plugins" "$cri_tools" "$CALICO_VERSION"
+        printf '%s: kubernetes %s, etcd %s, coredns %s, pause %s, ' \
+            "$name" "$kubernetes" "$etcd" "$coredns" "$PAUSE_VERSION"
+        printf 'containerd %s, cni-plugins %s, crictl %s, calico %s\n' \
+            "$containerd" "$cni_plugins" "$cri_tools" "$CALICO_VERSION"
     done
     exit 0
 fi
@@ -87,8 +92,8 @@ go_bin=$(command -v go || true)
 PATH=$(dirname "$go_bin"):$PATH
 go_version=$(GOTOOLCHAIN=local go env GOVERSION)
 
-# Parts in the order of building: what others wait for first. NAME:MODULE:FILES, all below this directory; FILES belong to the
-# key besides the recipe and go.mod and go.sum of the module.
+# Parts in the order of building: what others wait for first. NAME:MODULE:FILES, all below this directory; FILES belong
+# to the key besides the recipe and go.mod and go.sum of the module.
 parts=(
     "kubernetes:$KUBERNETES_MODULE:"
     "containerd:containerd:"
@@ -107,12 +112,12 @@ parts=(
 # digest FILE...: one hash over names and contents.
 digest() { (cd "$root" && sha256sum -- "$@" | sha256sum | cut -c 1-12); }
 
-# sources PACKAGE: the files of this tree and the versions of the modules that a program of ours is made from. A change of go.mod that does not
-# reach it changes nothing.
+# sources PACKAGE: the files of this tree and the versions of the modules that a program of ours is made from. A change
+# of go.mod that does not reach it changes nothing.
 sources() {
+    local ours='{{range $.GoFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}' theirs='{{.Path}} {{.Version}}'
     (cd "$root" && CGO_ENABLED=0 GOFLAGS=-mod=readonly go list -deps -f \
-        '{{with .Module}}{{if .Main}}{{range $.GoFiles}}{{$.ImportPath}}/{{.}}{{"\n"}}{{end}}{{else}}{{.Path}} {{.Version}}{{end}}{{end}}' "$1") |
-        LC_ALL=C sort -u
+        "{{with .Module}}{{if .Main}}$ours{{else}}$theirs{{end}}{{end}}" "$1") | LC_ALL=C sort -u
 }
 
 # key_of NAME MODULE FILES: the content key of a part.
@@ -120,7 +125,8 @@ key_of() {
     local name=$1 module=$2 extra=$3 modules="" files=("images/release/recipes/lib.sh" "images/release/recipes/$1.sh")
     [[ -z $module ]] || files+=("images/release/modules/$module/go.mod" "images/release/modules/$module/go.sum")
     if [[ -n $extra ]]; then
-        while IFS= read -r file; do files+=("$file"); done < <(cd "$root" && find "images/release/$extra" -type f ! -name '*_test.go' | LC_ALL=C sort)
+        while IFS= read -r file; do files+=("$file"); done < <(
+            cd "$root" && find "images/release/$extra" -type f ! -name '*_test.go' | LC_ALL=C sort)
     fi
     if [[ $name == consul-sync ]]; then
         # Assigned, and not piped, so that a failure ends the script.
@@ -130,7 +136,15 @@ key_of() {
         while IFS= read -r file; do [[ $file != "$prefix"/* ]] || files+=("${file#"$prefix"/}"); done <<<"$list"
         modules=$(grep -v "^$prefix/" <<<"$list")
     fi
-    { digest "${files[@]}"; echo "$go_version"; [[ $name != consul-sync ]] || echo "$modules"; [[ $name != calico ]] || echo "$CALICO_VERSION"; [[ $name != pause ]] || echo "$PAUSE_VERSION"; } | sha256sum | cut -c 1-12
+    {
+        digest "${files[@]}"
+        echo "$go_version"
+        case $name in
+            consul-sync) echo "$modules" ;;
+            calico) echo "$CALICO_VERSION" ;;
+            pause) echo "$PAUSE_VERSION" ;;
+        esac
+    } | sha256sum | cut -c 1-12
 }
 
 declare -A part_dir=()
@@ -143,9 +157,13 @@ for part in "${parts[@]}"; do
 done
 
 assembler=()
-while IFS= read -r file; do assembler+=("$file"); done < <(cd "$root" && find images/release/assemble images/release/calico-node \
-    director/bundle -type f ! -name '*_test.go' ! -path '*/testdata/*' | LC_ALL=C sort)
-release_key=$({ printf '%s' "$keys"; cat "$here/releases/$minor.conf"; digest "${assembler[@]}"; } | sha256sum | cut -c 1-12)
+while IFS= read -r file; do assembler+=("$file"); done < <(cd "$root" && find images/release/assemble \
+    images/release/calico-node director/bundle -type f ! -name '*_test.go' ! -path '*/testdata/*' | LC_ALL=C sort)
+release_key=$({
+    printf '%s' "$keys"
+    cat "$here/releases/$minor.conf"
+    digest "${assembler[@]}"
+} | sha256sum | cut -c 1-12)
 release=$cache/k8s-${kubernetes#v}-$release_key
 
 # The signature is no part of the key: a bundle that is in the cache without one is signed, and not built again.
@@ -169,7 +187,8 @@ if ! flock -n 9; then
     log "release: waiting for another build to end"
     flock 9
 fi
-# Only the holder of the lock makes these temporary directories, so those that are there were left by a build that was killed.
+# Only the holder of the lock makes these temporary directories, so those that are there were left by a build that was
+# killed.
 rm -rf "$cache/tmp-$minor".*
 tmp=
 trap '[[ -z $tmp ]] || rm -rf "$tmp"' EXIT
@@ -183,7 +202,8 @@ build_part() {
     log "release: building $name (${module:-own sources})"
     tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
     chmod 0755 "$tmp"
-    MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root PART_KEY=${dir##*-} nice -n 5 bash "$here/recipes/$name.sh" "$tmp" >&2 ||
+    MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root PART_KEY=${dir##*-} \
+        nice -n 5 "$here/../compile.sh" bash "$here/recipes/$name.sh" "$tmp" >&2 ||
         fail "building $name failed; the parts that are finished are kept, run again to go on"
     # The build of another minor version may have been faster with the same part.
     mv -T "$tmp" "$dir" 2>/dev/null || [[ -d $dir ]] || fail "cannot move $name into the cache"
@@ -215,8 +235,9 @@ if [[ ! -f $release/release.yaml ]]; then
         flags+=(-component "$component")
     done
     for name in "${!part_dir[@]}"; do flags+=(-part "$name=${part_dir[$name]}"); done
-    (cd "$root" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" nice -n 5 go run ./images/release/assemble build -dir "$tmp" "${flags[@]}") \
-        >&2 || fail "assembling failed; the parts are kept"
+    (cd "$root" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" nice -n 5 \
+        go run ./images/release/assemble build -dir "$tmp" "${flags[@]}") >&2 ||
+        fail "assembling failed; the parts are kept"
     rm -rf "$release"
     mv -T "$tmp" "$release"
     tmp=

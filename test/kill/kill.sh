@@ -17,9 +17,9 @@ if [[ ${RACE:-} ]]; then
     mkdir -p "$KAAS_KILL_BIN"
     export GORACE="log_path=$reports"
 fi
-go build $detector -o "$KAAS_KILL_BIN/director" ./cmd/director
+images/compile.sh go build $detector -o "$KAAS_KILL_BIN/director" ./cmd/director
 for program in directorctl pretend-ansible; do
-    go build -o "$KAAS_KILL_BIN/$program" "./cmd/$program"
+    images/compile.sh go build -o "$KAAS_KILL_BIN/$program" "./cmd/$program"
 done
 go test -c -vet=off -o bin/kill.test ./test/kill
 rc=0
