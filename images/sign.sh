@@ -3,8 +3,9 @@
 # upgrade, unless it is signed with the same key already. Options are those of directorctl sign: a director's disk needs
 # --appliance VERSION.
 #
-# KAAS_SIGN_KEY names the private key, KAAS_SIGN_PASSWORD_FILE the file with its password if it has one. Without them a development key
-# signs, which is made once in the cache (mode 0600). KAAS_SIGN_KEY=none signs nothing. The public key is written to PATH.pub.
+# KAAS_SIGN_KEY names the private key, KAAS_SIGN_PASSWORD_FILE the file with its password if it has one. Without them a
+# development key signs, which is made once in the cache (mode 0600). KAAS_SIGN_KEY=none signs nothing. The public key
+# is written to PATH.pub.
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)

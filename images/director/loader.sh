@@ -1,6 +1,6 @@
 #!/bin/bash
-# loader.sh starts the loader of the appliance on an emulated VM, with roots that only say that they were started: root a
-# as it is; root b once, which does not start, and then root a again; and root b for good. With BIOS; a minute.
+# loader.sh starts the loader of the appliance on an emulated VM, with roots that only say that they were started: root
+# a as it is; root b once, which does not start, and then root a again; and root b for good. With BIOS; a minute.
 set -euo pipefail
 here=$(dirname "$(readlink -f "$0")")
 "$here/../../test/lab/need.sh" qemu-system-x86 qemu-utils grub-pc-bin grub-efi-amd64-bin grub-common mtools dosfstools \
@@ -15,12 +15,12 @@ SOURCE_DATE_EPOCH=1750000000 "$here/disk.sh" "$work/root" "$work/out"
 disk=$work/disk.raw
 qemu-img convert -O raw "$work/out/director.qcow2" "$disk"
 loader=$((18 << 20)) # where the loader's partition begins
-environment=$((loader + $(dd if="$disk" bs=1M skip=18 count=8 status=none | grep -abo '# GRUB Environment Block' | head -n 1 |
-    cut -d: -f1)))
+environment=$((loader + $(dd if="$disk" bs=1M skip=18 count=8 status=none |
+    grep -abo '# GRUB Environment Block' | head -n 1 | cut -d: -f1)))
 
 tell() { # SLOT TRY WITHIN
-    { printf '# GRUB Environment Block\nslot=%s\ntry=%s\nwithin=%s\n' "$@" && printf '#%.0s' {1..1024}; } | head -c 1024 |
-        dd of="$disk" bs=1 seek="$environment" conv=notrunc status=none
+    { printf '# GRUB Environment Block\nslot=%s\ntry=%s\nwithin=%s\n' "$@" && printf '#%.0s' {1..1024}; } |
+        head -c 1024 | dd of="$disk" bs=1 seek="$environment" conv=notrunc status=none
 }
 told() { dd if="$disk" bs=1 skip="$environment" count=1024 status=none; }
 expect() { # TEXT...: the VM says each of them, one after the other

@@ -1,6 +1,6 @@
 #!/bin/bash
-# upgrade.sh ROOT.ext4 OUT VERSION BUILT SCHEMA makes OUT/director-upgrade.tar, with which an appliance replaces its root,
-# of the file system of a root partition. BUILT is the time of its source, SCHEMA the version of its database.
+# upgrade.sh ROOT.ext4 OUT VERSION BUILT SCHEMA makes OUT/director-upgrade.tar, with which an appliance replaces its
+# root, of the file system of a root partition. BUILT is the time of its source, SCHEMA the version of its database.
 # upgrade.sh OUT signs it again, if the key is another one.
 #
 # The archive has appliance.yaml, its signature, and the root; director/rootdisk reads it.
