@@ -29,8 +29,10 @@ manual: ## Build the manual that the director serves at /docs, or take it from t
 console: ## Build the web console that the director serves at /, or take it from the cache
 	web/console/build.sh
 
+# One after the other, also with -j: programs that are compiled at once compile twice what they share.
 .PHONY: bin/director bin/directorctl bin/pretend-ansible
-bin/director: manual console
+bin/director: manual console bin/directorctl
+bin/pretend-ansible: bin/director
 bin/director bin/directorctl bin/pretend-ansible: bin/%:
 	images/compile.sh go build -ldflags '$(LDFLAGS)' -o $@ ./cmd/$*
 
@@ -39,9 +41,13 @@ collection: ## Build the Ansible collection kaas.director as an archive that ans
 	collection/stage.sh bin/collection
 	ansible-galaxy collection build --force --output-path bin bin/collection
 
-.PHONY: demo
-demo: build ## A real cluster on real VMs, from a model: one master, one worker
+.PHONY: demo demo/ahead
+demo: ## A real cluster on real VMs, from a model: one master, one worker
+	$(MAKE) --no-print-directory -j4 build demo/ahead
 	test/demo/demo.sh up
+
+demo/ahead:
+	test/demo/demo.sh ahead
 
 .PHONY: demo/clean
 demo/clean: ## Take away all that make demo made, except the caches

@@ -1,9 +1,11 @@
 #!/bin/bash
-# build.sh [--release DIR] [--print] makes the image of a cluster's nodes, or takes
-# it from the cache, and prints the path of the qcow2 as the last line of its output.
+# build.sh [--release DIR] [--print] [--base] makes the image of a cluster's nodes, or
+# takes it from the cache, and prints the path of the qcow2 as the last line of its output.
 #
 #   --release DIR  a release directory (images/release/build.sh prints it): its
 #                  programs go into the image. Without it the image has no Kubernetes.
+#   --base         make only Debian and its packages, which need no release, and print
+#                  the path of their archive.
 #   --print        build nothing: print the path, fail when it is not in the cache.
 #
 # The image is signed by images/sign.sh; node.qcow2.pub beside it is the public key.
@@ -15,7 +17,7 @@ cache=${XDG_CACHE_HOME:-$HOME/.cache}/director/node
 say() { echo "node image: $*" >&2; }
 usage() { sed -n '2,/^set/{/^#/s/^# \{0,1\}//p}' "$here/build.sh" >&2; exit 64; }
 
-release='' print=''
+release='' print='' base_only=''
 arguments=("$@")
 while (($#)); do
     case $1 in
@@ -24,6 +26,7 @@ while (($#)); do
         shift
         ;;
     --print) print=1 ;;
+    --base) base_only=1 ;;
     *) usage ;;
     esac
     shift
@@ -38,6 +41,7 @@ hash_of() {
     (cd "$here" && find "$@" -type f -print0 | LC_ALL=C sort -z | xargs -0 sha256sum) | sha256sum | cut -c1-12
 }
 base_key=$(hash_of base ../common/debian.sh packages.txt)
+base=$cache/base-$base_key.tar
 name=debian12
 kubernetes=
 if [[ -n $release ]]; then
@@ -53,22 +57,28 @@ key_of_all() {
 key=$(key_of_all)
 target=$cache/$name-$key
 
-# An image that is in the cache without a signature is signed, and not built again.
-signed() {
-    "$here/../sign.sh" "$target/node.qcow2"
-    echo "$target/node.qcow2"
+# What was asked for. An image that is in the cache without a signature is signed, and not built again.
+wanted=$target/node.qcow2
+[[ -z $base_only ]] || wanted=$base
+deliver() {
+    [[ -n $base_only ]] || "$here/../sign.sh" "$wanted"
+    echo "$wanted"
+}
+deliver_if_there() {
+    if [[ -f $wanted ]]; then
+        deliver
+        exit 0
+    fi
 }
 
-if [[ -f $target/node.qcow2 ]]; then
-    signed
-    exit 0
-fi
-[[ -z $print ]] || { say "$target/node.qcow2 is not built"; exit 3; }
+deliver_if_there
+[[ -z $print ]] || { say "$wanted is not built"; exit 3; }
 ((EUID == 0)) || { say "run as root"; exit 77; }
 
 # The build has processes and mounts of its own: they end with it, however it ends.
 if (($$ != 1)); then
-    "$here/../../test/lab/need.sh" mmdebstrap debian-archive-keyring grub-pc-bin grub-common e2fsprogs fdisk qemu-utils python3 python3-yaml
+    "$here/../../test/lab/need.sh" mmdebstrap debian-archive-keyring grub-pc-bin grub-common e2fsprogs fdisk \
+        qemu-utils python3 python3-yaml
     mkdir -p "$cache"
     exec unshare --mount --pid --fork --mount-proc --kill-child=KILL --propagation private -- \
         nice -n 5 "$here/build.sh" "${arguments[@]}"
@@ -76,23 +86,20 @@ fi
 
 exec 9>"$cache/.lock"
 flock 9
-if [[ -f $target/node.qcow2 ]]; then # built while we waited
-    signed
-    exit 0
-fi
+deliver_if_there # built while we waited
 rm -rf --one-file-system "$cache"/tmp.* # of builds that were killed: we hold the lock
 tmp=$(mktemp -d "$cache/tmp.XXXXXX")
 trap 'rm -rf --one-file-system "$tmp"' EXIT
 export TMPDIR=$tmp
 SECONDS=0
 
-base=$cache/base-$base_key.tar
 if [[ ! -f $base ]]; then
     say "installing Debian and its packages (about a minute)"
     "$here/../common/debian.sh" "$here" "$tmp/base.tar" >&2
     mv "$tmp/base.tar" "$base"
     say "packages done after $SECONDS s"
 fi
+[[ -z $base_only ]] || { deliver; exit 0; }
 
 [[ $(hash_of base ../common/debian.sh packages.txt) == "$base_key" && $(key_of_all) == "$key" ]] ||
     { say "the sources changed meanwhile; run it again"; exit 75; }
@@ -110,7 +117,8 @@ for f in spec["files"]:
     if f["path"].startswith(("bin/", "cni/")):
         print(f["sha256"] + "  " + f["path"])
 PY
-    (cd "$release" && sha256sum --quiet --check "$tmp/sums") >&2 || { say "the release in $release is damaged"; exit 65; }
+    (cd "$release" && sha256sum --quiet --check "$tmp/sums") >&2 ||
+        { say "the release in $release is damaged"; exit 65; }
     install -m 0755 "$release"/bin/* "$root/usr/local/bin/"
     install -m 0755 "$release"/cni/* "$root/opt/cni/bin/"
 fi
@@ -149,4 +157,4 @@ chmod 755 "$tmp/out"
 rm -rf "$target"
 mv "$tmp/out" "$target"
 say "done after $SECONDS s: $(du -h "$target/node.qcow2" | cut -f1)"
-signed
+deliver

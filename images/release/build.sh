@@ -10,7 +10,7 @@ only=()
 
 usage() {
     cat <<'TEXT'
-usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --cached | --list | --help]
+usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --cached | --fetch | --list | --help]
 
 Builds the release bundle of a Kubernetes minor version, or takes it from the cache, and prints its directory as the
 last line of stdout. Everything else goes to stderr. Safe to run twice at once; a build that was interrupted goes on
@@ -20,6 +20,7 @@ with the parts it has.
   --part NAME         build only this part and print its directory (kubernetes, containerd, calico ...); may be repeated
   --print             the default: build what is missing and print the directory
   --cached            print the directory and build nothing; exit status 3 if it is not in the cache
+  --fetch             download the modules of what is missing, and build nothing
   --list              print the versions of all releases
   --help              this text
 
@@ -41,6 +42,7 @@ while (($#)); do
         --part) [[ $# -ge 2 ]] || fail "--part needs a name"; only+=("$2"); shift ;;
         --print) mode=build ;;
         --cached) mode=cached ;;
+        --fetch) mode=fetch ;;
         --list) mode=list ;;
         -h | --help) usage; exit 0 ;;
         *) usage >&2; fail "unknown argument '$1'" ;;
@@ -181,6 +183,17 @@ if [[ $mode == cached ]]; then
     exit 3
 fi
 
+if [[ $mode == fetch ]]; then
+    for part in "${parts[@]}"; do
+        IFS=: read -r name module _ <<<"$part"
+        [[ -n $module && ! -d ${part_dir[$name]} ]] || continue
+        log "release: downloading the modules of $name ($module)"
+        GOFLAGS=-mod=readonly GOWORK=off GOTOOLCHAIN=local nice -n 5 go -C "$here/modules/$module" mod download >&2 ||
+            fail "downloading the modules of $name failed; run again to go on"
+    done
+    exit 0
+fi
+
 mkdir -p "$cache/parts"
 exec 9>"$cache/lock-$minor"
 if ! flock -n 9; then
@@ -235,7 +248,7 @@ if [[ ! -f $release/release.yaml ]]; then
         flags+=(-component "$component")
     done
     for name in "${!part_dir[@]}"; do flags+=(-part "$name=${part_dir[$name]}"); done
-    (cd "$root" && CGO_ENABLED=0 GOFLAGS="-mod=readonly -buildvcs=false" nice -n 5 \
+    (cd "$root" && CGO_ENABLED=0 GOFLAGS="-trimpath -mod=readonly -buildvcs=false" nice -n 5 \
         go run ./images/release/assemble build -dir "$tmp" "${flags[@]}") >&2 ||
         fail "assembling failed; the parts are kept"
     rm -rf "$release"

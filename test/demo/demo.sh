@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # The demo: a real cluster on real VMs, made by the director from docs/examples/demo.
 #
+#   demo.sh ahead    download what up would wait for, while the director is built; nothing if there is a bundle
 #   demo.sh up       build or take from the cache, start the lab and the director, create the cluster; changes nothing
 #                    when it is there
 #   demo.sh clean    take all of it away, except the caches
@@ -163,11 +164,24 @@ render_models() { # release directory, image file
     done
 }
 
-up() {
+# need_packages installs what the demo itself uses.
+need_packages() {
     need_root
+    "$root/test/lab/need.sh" ansible openssh-client curl socat
+}
+
+# ahead does what keeps the network or one core busy, while compilers have the rest.
+ahead() {
+    need_packages
+    ! "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --cached >/dev/null 2>&1 || return 0
+    "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --fetch
+    "$root/images/node/build.sh" --base >/dev/null
+}
+
+up() {
     local began=$SECONDS release image
     say "Packages"
-    "$root/test/lab/need.sh" ansible openssh-client curl socat
+    need_packages
     say "Release bundle of Kubernetes $KUBERNETES (built once, then cached)"
     release=$(artefact "$root/images/release/build.sh" --kubernetes "$KUBERNETES")
     echo "$release"
@@ -220,6 +234,7 @@ clean() {
 }
 
 case ${1:-} in
+    ahead) ahead ;;
     up) up ;;
     clean) clean ;;
     config)
@@ -231,7 +246,7 @@ case ${1:-} in
         ctl "$@"
         ;;
     *)
-        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac
