@@ -24,7 +24,8 @@ ctl() {
     local go
     go=$(command -v go || echo /usr/local/go/bin/go)
     if [[ -x $go ]]; then
-        (cd "$root" && GOFLAGS=-mod=readonly CGO_ENABLED=0 "$go" run ./cmd/directorctl "$@")
+        # With the flags of make build, so that what it has compiled is not compiled again.
+        (cd "$root" && source test/go.sh && "$go" run ./cmd/directorctl "$@")
     elif [[ -x $root/bin/directorctl ]]; then
         "$root/bin/directorctl" "$@"
     else

@@ -265,7 +265,7 @@ stop() { # process group
 test/lab/need.sh ansible ansible-lint yamllint shellcheck openssh-server openssh-client libvirt0 postgresql \
     rsyslog rsyslog-gnutls slapd samba-ad-dc samba-ad-provision iproute2 haproxy curl skopeo qemu-utils \
     fdisk e2fsprogs systemd util-linux minisign chromium
-stage 'build' make build
+stage 'build' make -j3 build
 stage 'release bundle' images/release/build.sh --kubernetes 1.37
 
 set -m # each lane is a process group of its own

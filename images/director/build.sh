@@ -50,7 +50,8 @@ programs() {
     commit=$(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
     (cd "$source" && web/manual/build.sh && web/console/build.sh) >&2
     for program in director directorctl; do
-        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen images/compile.sh "$go" build -trimpath -buildvcs=false -ldflags \
+        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen,nomsgpack images/compile.sh \
+            "$go" build -trimpath -buildvcs=false -ldflags \
             "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
     done
     kubernetes=$(tool k8s.io/component-base)

@@ -10,7 +10,7 @@ only=()
 
 usage() {
     cat <<'TEXT'
-usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --cached | --fetch | --list | --help]
+usage: images/release/build.sh [--kubernetes MINOR] [--part NAME] [--print | --cached | --list | --help]
 
 Builds the release bundle of a Kubernetes minor version, or takes it from the cache, and prints its directory as the
 last line of stdout. Everything else goes to stderr. Safe to run twice at once; a build that was interrupted goes on
@@ -20,7 +20,6 @@ with the parts it has.
   --part NAME         build only this part and print its directory (kubernetes, containerd, calico ...); may be repeated
   --print             the default: build what is missing and print the directory
   --cached            print the directory and build nothing; exit status 3 if it is not in the cache
-  --fetch             download the modules of what is missing, and build nothing
   --list              print the versions of all releases
   --help              this text
 
@@ -42,7 +41,6 @@ while (($#)); do
         --part) [[ $# -ge 2 ]] || fail "--part needs a name"; only+=("$2"); shift ;;
         --print) mode=build ;;
         --cached) mode=cached ;;
-        --fetch) mode=fetch ;;
         --list) mode=list ;;
         -h | --help) usage; exit 0 ;;
         *) usage >&2; fail "unknown argument '$1'" ;;
@@ -181,17 +179,6 @@ fi
 if [[ $mode == cached ]]; then
     log "release: $(basename "$release") is not in the cache; images/release/build.sh --kubernetes $minor builds it"
     exit 3
-fi
-
-if [[ $mode == fetch ]]; then
-    for part in "${parts[@]}"; do
-        IFS=: read -r name module _ <<<"$part"
-        [[ -n $module && ! -d ${part_dir[$name]} ]] || continue
-        log "release: downloading the modules of $name ($module)"
-        GOFLAGS=-mod=readonly GOWORK=off GOTOOLCHAIN=local nice -n 5 go -C "$here/modules/$module" mod download >&2 ||
-            fail "downloading the modules of $name failed; run again to go on"
-    done
-    exit 0
 fi
 
 mkdir -p "$cache/parts"

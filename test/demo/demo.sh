@@ -1,7 +1,6 @@
 #!/usr/bin/env bash
 # The demo: a real cluster on real VMs, made by the director from docs/examples/demo.
 #
-#   demo.sh ahead    download what up would wait for, while the director is built; nothing if there is a bundle
 #   demo.sh up       build or take from the cache, start the lab and the director, create the cluster; changes nothing
 #                    when it is there
 #   demo.sh clean    take all of it away, except the caches
@@ -164,24 +163,17 @@ render_models() { # release directory, image file
     done
 }
 
-# need_packages installs what the demo itself uses.
-need_packages() {
-    need_root
-    "$root/test/lab/need.sh" ansible openssh-client curl socat
-}
-
-# ahead does what keeps the network or one core busy, while compilers have the rest.
-ahead() {
-    need_packages
-    ! "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --cached >/dev/null 2>&1 || return 0
-    "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --fetch
-    "$root/images/node/build.sh" --base >/dev/null
-}
-
 up() {
+    need_root
     local began=$SECONDS release image
     say "Packages"
-    need_packages
+    "$root/test/lab/need.sh" ansible openssh-client curl socat
+    say "Programs"
+    # Debian's packages keep the network and one core busy for a minute, while compilers wait for modules. Where this
+    # fails, the node image is built without it, and says why.
+    "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --cached >/dev/null 2>&1 ||
+        "$root/images/node/build.sh" --base >/dev/null 2>&1 &
+    make -C "$root" --no-print-directory -j3 build
     say "Release bundle of Kubernetes $KUBERNETES (built once, then cached)"
     release=$(artefact "$root/images/release/build.sh" --kubernetes "$KUBERNETES")
     echo "$release"
@@ -234,7 +226,6 @@ clean() {
 }
 
 case ${1:-} in
-    ahead) ahead ;;
     up) up ;;
     clean) clean ;;
     config)
@@ -246,7 +237,7 @@ case ${1:-} in
         ctl "$@"
         ;;
     *)
-        sed -n '2,11s/^# \{0,1\}//p' "$0" >&2
+        sed -n '2,10s/^# \{0,1\}//p' "$0" >&2
         exit 2
         ;;
 esac
