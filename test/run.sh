@@ -181,7 +181,7 @@ last() { # name minutes by-hand inputs stage command...
         return
     fi
     printf '=== %s\n' "$title"
-    timeout -k 30 $((end * 60 - SECONDS)) "$@" >"$log" 2>&1 || rc=$?
+    within $((end * 60 - SECONDS)) "$@" >"$log" 2>&1 || rc=$?
     if ((rc == 124 || rc == 137)) && ! failed "$log"; then
         left_out "$title" \
             "cut off after $(((SECONDS - began) / 60)) minutes, nothing had failed (KAAS_TEST_END): $by_hand"
@@ -190,6 +190,18 @@ last() { # name minutes by-hand inputs stage command...
     fi
     ended "$title" "$began" "$rc" "$log"
     [[ -z $key ]] || remember "$key"
+}
+
+# within is timeout. What timeout runs is a process group of its own, which stop does not know, so that the signal is
+# handed on.
+within() { # seconds command...
+    local running rc=0
+    timeout -k 30 "$@" &
+    running=$!
+    trap 'kill -TERM "$running" && wait "$running"; exit 143' TERM
+    wait "$running" || rc=$?
+    trap - TERM
+    return "$rc"
 }
 
 # failed says whether a log has a failure of a test already: a Go test, a browser test at its second try, a unit test.
