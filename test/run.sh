@@ -83,7 +83,7 @@ remember() { # inputs
 }
 
 # inputs is one hash over a text, all files below paths, this script, and the packages that guests and playbooks run on.
-# No stage that asks for it runs the tests of Go's packages.
+# The tests of Go's packages are no part of it: only libvirt's are run by such a stage, and its text has their program.
 inputs() { # text path...
     local text=$1
     shift

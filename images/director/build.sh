@@ -57,7 +57,7 @@ programs() {
     kubernetes=$(tool k8s.io/component-base)
     (cd "$here/tools" && CGO_ENABLED=0 ../../compile.sh "$go" build -trimpath -buildvcs=false -ldflags \
         "-s -w -buildid= -X k8s.io/component-base/version.gitVersion=$kubernetes \
-        -X k8s.io/component-base/version.gitCommit=
+        -X k8s.io/component-base/version.gitCommit= \
         -X helm.sh/helm/v4/internal/version.version=$(tool helm.sh/helm/v4)" \
         -o "$1/" ./kubectl helm.sh/helm/v4/cmd/helm)
     for program in director directorctl kubectl helm; do
