@@ -5,9 +5,10 @@ SHELL := /bin/bash
 .DEFAULT_GOAL := help
 
 # libvirt is opened at run time, so that nothing of it is needed to build. gin leaves out MessagePack, which nothing
-# here speaks: no package takes longer to compile. Without the paths of the source, a clone in another directory takes
-# what is compiled from Go's cache.
-export GOFLAGS := -tags=libvirt_dlopen,nomsgpack -trimpath $(if $(MODFLAG),$(MODFLAG))
+# here speaks: no package takes longer to compile. Go itself looks names up (hosts file and DNS) and not libc, so that
+# programs with and without C share what is compiled. Without the paths of the source, a clone in another directory
+# takes what is compiled from Go's cache.
+export GOFLAGS := -tags=libvirt_dlopen,nomsgpack,netgo,osusergo -trimpath $(if $(MODFLAG),$(MODFLAG))
 CACHE := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/director
 VERSION := $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 COMMIT := $(shell git rev-parse --short HEAD 2>/dev/null || echo unknown)

@@ -4,4 +4,4 @@
 # directory takes what is compiled from Go's cache. Linking the tests of a hundred packages is a large part of the work,
 # and a third of that are symbols for debuggers.
 # shellcheck shell=bash
-export GOFLAGS="-tags=libvirt_dlopen,nomsgpack -trimpath -ldflags=-s"
+export GOFLAGS="-tags=libvirt_dlopen,nomsgpack,netgo,osusergo -trimpath -ldflags=-s"

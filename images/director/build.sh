@@ -50,7 +50,7 @@ programs() {
     commit=$(git -C "$source" rev-parse --short HEAD 2>/dev/null || echo unknown)
     (cd "$source" && web/manual/build.sh && web/console/build.sh) >&2
     for program in director directorctl; do
-        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen,nomsgpack images/compile.sh \
+        (cd "$source" && GOFLAGS=-tags=libvirt_dlopen,nomsgpack,netgo,osusergo images/compile.sh \
             "$go" build -trimpath -buildvcs=false -ldflags \
             "-s -w -buildid= -X main.version=$version -X main.commit=$commit" -o "$1/$program" "./cmd/$program")
     done

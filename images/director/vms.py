@@ -356,7 +356,7 @@ class Bundles:
     def next_schema(self, version: str) -> str:
         """Make a signed upgrade to a version whose director knows one more version of the database."""
         program = f"{self.dir}/director"
-        sh("env", "GOFLAGS=-tags=libvirt_dlopen,nomsgpack,nextschema",
+        sh("env", "GOFLAGS=-tags=libvirt_dlopen,nomsgpack,netgo,osusergo,nextschema",
            shutil.which("go") or "/usr/local/go/bin/go", "-C", ROOT, "build", "-trimpath", "-buildvcs=false",
            "-ldflags", f"-s -w -X main.version={version}", "-o", program, "./cmd/director")
         schema = sh(program, "setup", "schema").stdout.strip()
