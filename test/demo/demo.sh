@@ -163,22 +163,32 @@ render_models() { # release directory, image file
     done
 }
 
+# Debian's packages for the node image keep the network and one core busy for a minute, while compilers wait for
+# modules: they are installed in the background, and end with this script. Where that fails, the node image is built
+# without it, and says why.
+prefetch_packages() {
+    "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --cached >/dev/null 2>&1 && return
+    set -m # a group of its own
+    "$root/images/node/build.sh" --base >/dev/null 2>&1 &
+    # shellcheck disable=SC2064 # this process, whatever is started later
+    trap "kill -TERM -- -$! 2>/dev/null || true" EXIT
+    set +m
+}
+
 up() {
     need_root
     local began=$SECONDS release image
     say "Packages"
     "$root/test/lab/need.sh" ansible openssh-client curl socat
     say "Programs"
-    # Debian's packages keep the network and one core busy for a minute, while compilers wait for modules. Where this
-    # fails, the node image is built without it, and says why.
-    "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --cached >/dev/null 2>&1 ||
-        "$root/images/node/build.sh" --base >/dev/null 2>&1 &
+    prefetch_packages
     make -C "$root" --no-print-directory -j3 build
     say "Release bundle of Kubernetes $KUBERNETES (built once, then cached)"
     release=$(artefact "$root/images/release/build.sh" --kubernetes "$KUBERNETES")
     echo "$release"
     say "Node image (built once, then cached)"
     image=$(artefact "$root/images/node/build.sh" --release "$release")
+    trap - EXIT
     echo "$image"
     local built=$((SECONDS - began))
     say "Lab: a hypervisor host in namespaces of its own ($("$lab" kvm))"
