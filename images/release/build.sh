@@ -191,7 +191,14 @@ fi
 # killed.
 rm -rf "$cache/tmp-$minor".*
 tmp=
-trap '[[ -z $tmp ]] || rm -rf "$tmp"' EXIT
+second= # the process group of the second lane
+tidy() {
+    [[ -z $tmp ]] || rm -rf "$tmp"
+    [[ -n $second ]] || return 0
+    rm -rf "$begun"
+    kill -TERM -- "-$second" 2>/dev/null || true
+}
+trap tidy EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
@@ -203,7 +210,7 @@ build_part() {
     tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
     chmod 0755 "$tmp"
     MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root PART_KEY=${dir##*-} \
-        nice -n 5 "$here/../compile.sh" bash "$here/recipes/$name.sh" "$tmp" >&2 ||
+        COMPILE_BUILDS=2 nice -n 5 "$here/../compile.sh" bash "$here/recipes/$name.sh" "$tmp" >&2 ||
         fail "building $name failed; the parts that are finished are kept, run again to go on"
     # The build of another minor version may have been faster with the same part.
     mv -T "$tmp" "$dir" 2>/dev/null || [[ -d $dir ]] || fail "cannot move $name into the cache"
@@ -212,13 +219,35 @@ build_part() {
     log "release: $name took $((SECONDS - started)) s, $(du -sm "$dir" | cut -f 1) MB"
 }
 
+wanted() { [[ ${#only[@]} -eq 0 || " ${only[*]} " == *" $1 "* ]]; }
+
+# lane: builds the parts that no other lane has begun, one after the other.
+lane() {
+    local part name module
+    for part in "${parts[@]}"; do
+        IFS=: read -r name module _ <<<"$part"
+        if wanted "$name" && mkdir "$begun/$name" 2>/dev/null; then build_part "$name" "$module"; fi
+    done
+}
+
+# A linker takes one core. What it leaves goes to a second lane, which has little of the cores otherwise.
+begun=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
+set -m # a group of its own, to end it with this script
+(
+    trap tidy EXIT
+    renice -n 10 "$BASHPID" >/dev/null
+    lane
+) &
+second=$!
+set +m
+lane
+wait "$second" && complete=yes || complete=
+second=
+rm -r "$begun"
+[[ -n $complete ]] || fail "a part failed; the parts that are finished are kept, run again to go on"
 for part in "${parts[@]}"; do
-    IFS=: read -r name module _ <<<"$part"
-    if [[ ${#only[@]} -gt 0 && " ${only[*]} " != *" $name "* ]]; then
-        continue
-    fi
-    build_part "$name" "$module"
-    [[ ${#only[@]} -eq 0 ]] || echo "${part_dir[$name]}"
+    name=${part%%:*}
+    if [[ ${#only[@]} -gt 0 ]] && wanted "$name"; then echo "${part_dir[$name]}"; fi
 done
 [[ ${#only[@]} -eq 0 ]] || exit 0
 
