@@ -20,12 +20,10 @@ start=$core_lba, size=2048, type=21686148-6449-6E6F-744E-656564454649, name=grub
 start=$((root_mib * 2048)), type=4F68BCE3-E8CD-4DB1-96E7-FBCAF984B709, name=root
 END
 
-# The root file system, straight from the directory.
+# The root file system, straight from the directory and to its place.
 root_kib=$(((size_mib - root_mib - 1) * 1024))
-mke2fs -q -t ext4 -L kaas-root -m 1 -O metadata_csum,64bit -E "lazy_itable_init=1,nodiscard" \
-    -d "$root" "$tmp/root" "${root_kib}k"
-dd if="$tmp/root" of="$raw" bs=1M seek=$root_mib conv=notrunc,sparse status=none
-rm "$tmp/root"
+mke2fs -q -t ext4 -L kaas-root -m 1 -O metadata_csum,64bit \
+    -E "offset=$((root_mib * 1048576)),lazy_itable_init=1,nodiscard" -d "$root" "$raw" "${root_kib}k"
 
 grub_bios "$raw" $core_lba '(,gpt2)/boot/grub'
 qemu-img convert -f raw -O qcow2 -o lazy_refcounts=on "$raw" "$out"
