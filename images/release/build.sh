@@ -92,10 +92,11 @@ go_bin=$(command -v go || true)
 PATH=$(dirname "$go_bin"):$PATH
 go_version=$(GOTOOLCHAIN=local go env GOVERSION)
 
-# Parts in the order of building: what others wait for first. NAME:MODULE:FILES, all below this directory; FILES belong
+# Parts in the order of building: the longest first. NAME:MODULE:FILES, all below this directory; FILES belong
 # to the key besides the recipe and go.mod and go.sum of the module.
 parts=(
     "kubernetes:$KUBERNETES_MODULE:"
+    "calico:calico:"
     "containerd:containerd:"
     "cni-plugins:cni-plugins:"
     "etcd:$ETCD_MODULE:"
@@ -103,7 +104,6 @@ parts=(
     "coredns:$COREDNS_MODULE:"
     "pause::pause"
     "debian::"
-    "calico:calico:"
     "cri-tools:cri-tools:"
     "toolbox::toolbox"
     "consul-sync::"
