@@ -191,12 +191,11 @@ fi
 # killed.
 rm -rf "$cache/tmp-$minor".*
 tmp=
-second= # the process group of the second lane
+begun= # the directory that says which parts were begun
 tidy() {
     [[ -z $tmp ]] || rm -rf "$tmp"
-    [[ -n $second ]] || return 0
-    rm -rf "$begun"
-    kill -TERM -- "-$second" 2>/dev/null || true
+    [[ -z $begun ]] || rm -rf "$begun"
+    kill %1 2>/dev/null || true # the second lane, if it runs
 }
 trap tidy EXIT
 trap 'exit 130' INT
@@ -234,17 +233,16 @@ lane() {
 begun=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
 set -m # a group of its own, to end it with this script
 (
-    trap tidy EXIT
+    trap '[[ -z $tmp ]] || rm -rf "$tmp"' EXIT
     renice -n 10 "$BASHPID" >/dev/null
     lane
 ) &
 second=$!
 set +m
 lane
-wait "$second" && complete=yes || complete=
-second=
+wait "$second" || fail "a part failed; the parts that are finished are kept, run again to go on"
 rm -r "$begun"
-[[ -n $complete ]] || fail "a part failed; the parts that are finished are kept, run again to go on"
+begun=
 for part in "${parts[@]}"; do
     name=${part%%:*}
     if [[ ${#only[@]} -gt 0 ]] && wanted "$name"; then echo "${part_dir[$name]}"; fi

@@ -170,9 +170,8 @@ prefetch_packages() {
     "$root/images/release/build.sh" --kubernetes "$KUBERNETES" --cached >/dev/null 2>&1 && return
     set -m # a group of its own
     "$root/images/node/build.sh" --base >/dev/null 2>&1 &
-    # shellcheck disable=SC2064 # this process, whatever is started later
-    trap "kill -TERM -- -$! 2>/dev/null || true" EXIT
     set +m
+    trap 'kill %1 2>/dev/null || true' EXIT
 }
 
 up() {
