@@ -112,7 +112,7 @@ unit() {
 }
 
 # Journals that are cut behind every event run the same code again and again: without the detector they have had their
-# run. make test/race runs the whole daemon under it.
+# run.
 race=(env TMPDIR="$fast" go test -count=1 -race -vet=off -timeout 20m -skip TestEveryCut ./director/engine
     './director/hypervisor/...' ./director/store ./director/client ./director/schedule)
 
@@ -157,7 +157,8 @@ what_is_left() {
     last appliance 6 'make test/appliance' "$(inputs appliance "${appliance[@]}")" 'appliance on a VM' \
         env KAAS_APPLIANCE_ONLY=boot images/director/test.sh
     last playbooks 10 playbooks/test.sh "$(inputs playbooks playbooks inventory-templates)" playbooks playbooks/test.sh
-    last kill 3 'make test/kill' '' 'kill loop' env KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
+    last kill 5 'make test/kill' '' 'kill loop, with the race detector in the whole director' \
+        env RACE=1 KILLS=20 KAAS_REQUIRE_REAL=1 test/kill/kill.sh
     last race 7 'make test/race' '' 'race detector' "${race[@]}"
     last fuzzing 3 test/fuzz.sh '' fuzzing test/fuzz.sh 20s
 }
