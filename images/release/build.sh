@@ -191,23 +191,20 @@ fi
 # killed.
 rm -rf "$cache/tmp-$minor".*
 tmp=
-begun= # the directory that says which parts were begun
 tidy() {
     [[ -z $tmp ]] || rm -rf "$tmp"
-    [[ -z $begun ]] || rm -rf "$begun"
     kill %1 2>/dev/null || true # the second lane, if it runs
 }
 trap tidy EXIT
 trap 'exit 130' INT
 trap 'exit 143' TERM
 
-# build_part NAME MODULE: runs a recipe unless its result is there.
+# build_part NAME MODULE: runs a recipe unless its result is there, or the other lane has begun with it.
 build_part() {
     local name=$1 module=$2 dir=${part_dir[$1]} started=$SECONDS
-    [[ ! -d $dir ]] || return 0
+    [[ ! -d $dir ]] && mkdir -m 0755 "$cache/tmp-$minor.$name" 2>/dev/null || return 0
+    tmp=$cache/tmp-$minor.$name
     log "release: building $name (${module:-own sources})"
-    tmp=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
-    chmod 0755 "$tmp"
     MODULE_DIR=$here/modules/$module SOURCE_DIR=$here ROOT_DIR=$root PART_KEY=${dir##*-} \
         COMPILE_BUILDS=2 nice -n 5 "$here/../compile.sh" bash "$here/recipes/$name.sh" "$tmp" >&2 ||
         fail "building $name failed; the parts that are finished are kept, run again to go on"
@@ -220,17 +217,16 @@ build_part() {
 
 wanted() { [[ ${#only[@]} -eq 0 || " ${only[*]} " == *" $1 "* ]]; }
 
-# lane: builds the parts that no other lane has begun, one after the other.
+# lane: builds what is wanted and not there yet, one part after the other.
 lane() {
     local part name module
     for part in "${parts[@]}"; do
         IFS=: read -r name module _ <<<"$part"
-        if wanted "$name" && mkdir "$begun/$name" 2>/dev/null; then build_part "$name" "$module"; fi
+        if wanted "$name"; then build_part "$name" "$module"; fi
     done
 }
 
 # A linker takes one core. What it leaves goes to a second lane, which has little of the cores otherwise.
-begun=$(mktemp -d "$cache/tmp-$minor.XXXXXX")
 set -m # a group of its own, to end it with this script
 (
     trap '[[ -z $tmp ]] || rm -rf "$tmp"' EXIT
@@ -241,11 +237,11 @@ second=$!
 set +m
 lane
 wait "$second" || fail "a part failed; the parts that are finished are kept, run again to go on"
-rm -r "$begun"
-begun=
 for part in "${parts[@]}"; do
     name=${part%%:*}
-    if [[ ${#only[@]} -gt 0 ]] && wanted "$name"; then echo "${part_dir[$name]}"; fi
+    wanted "$name" || continue
+    [[ -d ${part_dir[$name]} ]] || fail "$name is not there; can $cache be written to?"
+    [[ ${#only[@]} -eq 0 ]] || echo "${part_dir[$name]}"
 done
 [[ ${#only[@]} -eq 0 ]] || exit 0
 
